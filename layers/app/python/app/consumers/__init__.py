@@ -1,0 +1,1 @@
+"""One module per consumer; each is deployed by being here."""

@@ -1,0 +1,26 @@
+"""Tell owners about their new repositories."""
+
+from __future__ import annotations
+
+from app.email import Email
+from app.events import RepoCreated
+from app.owners import Owner
+from mailroom.consumer import consumer
+from mailroom.telemetry import LogEvent, Metric, count, log
+from mailroom.unit_of_work import UnitOfWork
+
+
+@consumer(on=RepoCreated, reads=[Owner], uses=[Email])
+def notifications(event: RepoCreated, work: UnitOfWork) -> None:
+    """Write to the owner, if there is an address to write to."""
+    owner = work.get(Owner, event.owner_id)
+    if owner is None or owner.email is None:
+        log(LogEvent.EMAIL_SKIPPED, reason="the owner has no e-mail address", owner_id=event.owner_id)
+        count(Metric.EMAILS_SKIPPED)
+        return
+    work.use(Email).send(
+        to=owner.email,
+        subject=f"Your repository {event.name} is ready",
+        text=f"The repository {event.name} was created. Its id is {event.repo_id}.",
+        event_id=work.cause_id,
+    )

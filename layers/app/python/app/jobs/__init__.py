@@ -1,0 +1,1 @@
+"""One module per job; each is deployed by being here."""

@@ -1,0 +1,18 @@
+"""The application's own settings."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from mailroom.settings import Environment
+
+
+class AppSettings(Environment):
+    """What the example domain has to know of its stage."""
+
+    prefix: ClassVar[str] = "APP"
+
+    repos_table: str
+    owners_table: str
+    email_sender: str
+    """The address that notifications come from; its domain or itself is a verified SES identity."""

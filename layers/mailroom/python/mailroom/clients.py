@@ -1,0 +1,131 @@
+"""AWS clients: made once, on first use, with our time-outs, and with one hook on every call they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+
+import boto3
+from botocore.config import Config
+
+from mailroom.timings import Timings
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb import DynamoDBClient
+    from types_boto3_events import EventBridgeClient
+    from types_boto3_ses import SESClient
+    from types_boto3_sqs import SQSClient
+
+_TIMINGS = Timings()
+_CONFIG = Config(
+    connect_timeout=_TIMINGS.connect_timeout,
+    read_timeout=_TIMINGS.read_timeout,
+    retries={"mode": "standard", "total_max_attempts": _TIMINGS.call_attempts},
+    parameter_validation=False,  # our types are checked before we run; validating 25 rows costs more than sending them
+    max_pool_connections=25,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One AWS call as an observer sees it: `service` and `operation` as botocore names them, and its parameters."""
+
+    service: str
+    operation: str
+    parameters: dict[str, Any] = field(repr=False)
+
+
+class CallObserver(Protocol):
+    """Sees every AWS call of every client, PynamoDB's included; may raise from either method to make it fail."""
+
+    def before(self, call: Call) -> None:
+        """Is called before the request is sent: what it raises is an error with no effect."""
+        ...
+
+    def after(self, call: Call, answer: dict[str, Any]) -> None:
+        """Is called with the parsed answer: what it raises is an error after the call took effect."""
+        ...
+
+
+_observers: list[CallObserver] = []
+
+
+@contextmanager
+def observed(observer: CallObserver) -> Iterator[None]:
+    """Show every AWS call made inside the block, by any thread, to an observer."""
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+def dynamodb() -> DynamoDBClient:
+    """Answer the process's DynamoDB client."""
+    client: DynamoDBClient = _client("dynamodb")
+    return client
+
+
+def events() -> EventBridgeClient:
+    """Answer the process's EventBridge client."""
+    client: EventBridgeClient = _client("events")
+    return client
+
+
+def sqs() -> SQSClient:
+    """Answer the process's SQS client."""
+    client: SQSClient = _client("sqs")
+    return client
+
+
+def ses() -> SESClient:
+    """Answer the process's SES client."""
+    client: SESClient = _client("ses")
+    return client
+
+
+def forget() -> None:
+    """Make new clients on next use (other credentials, another endpoint)."""
+    _make.cache_clear()
+
+
+_lock = Lock()
+
+
+def _client(service: str) -> Any:
+    with _lock:  # making a client is not thread-safe, using one is
+        return _make(service)
+
+
+@cache
+def _make(service: str) -> Any:
+    client = boto3.session.Session().client(service, config=_CONFIG)  # type: ignore[call-overload]
+    client.meta.events.register("provide-client-params.*.*", _remember_parameters)
+    client.meta.events.register("before-call.*.*", _before)
+    client.meta.events.register("after-call.*.*", _after)
+    return client
+
+
+def _remember_parameters(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    if _observers:
+        context["mailroom_parameters"] = params
+
+
+def _before(model: Any, context: dict[str, Any], **_: Any) -> None:
+    if _observers:
+        call = context["mailroom_call"] = Call(
+            model.service_model.service_name, model.name, context.pop("mailroom_parameters", {})
+        )
+        for observer in tuple(_observers):
+            observer.before(call)
+
+
+def _after(parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
+    call = context.pop("mailroom_call", None)
+    if call is not None:
+        for observer in tuple(_observers):
+            observer.after(call, parsed)

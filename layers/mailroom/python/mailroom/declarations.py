@@ -1,0 +1,93 @@
+"""Declarations: what one file says about a consumer or a job, from which infra builds all that it needs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from mailroom.needs import Access
+
+DECLARATION_VARIABLE = "MAILROOM_DECLARATION"
+"""Names the declaration that a deployed function runs, as `module:attribute`."""
+
+
+class DeclarationError(Exception):
+    """Declarations that cannot be used; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What consumers and jobs have in common.
+
+    Parameters
+    ----------
+    name
+        The function's name; names the queue, alarms and log lines too.
+    module
+        Where it is declared.
+    access
+        What it touches.
+    timeout
+        Seconds that one invocation may take; None is the stage's default.
+    memory
+        MiB of memory.
+    """
+
+    name: str
+    module: str
+    function: Callable[..., None] = field(repr=False)
+    access: Access
+    timeout: int | None = None
+    memory: int = 256
+
+    @property
+    def target(self) -> str:
+        """Where a deployed function finds the declaration, `module:attribute`."""
+        return f"{self.module}:{self.name}"
+
+    def __call__(self, *args: Any) -> None:
+        """Call the declared function itself, as its own tests do."""
+        self.function(*args)
+
+
+D = TypeVar("D", bound=Declaration)
+
+
+def discover(package: str, kind: type[D]) -> list[D]:
+    """Import every module of a package and answer the declarations of a kind in it, by name.
+
+    Raises
+    ------
+    DeclarationError
+        If two declarations have the same name.
+    """
+    found: dict[str, D] = {}
+    root = importlib.import_module(package)
+    for entry in pkgutil.walk_packages(root.__path__, prefix=f"{package}."):
+        module = importlib.import_module(entry.name)
+        for value in vars(module).values():
+            if isinstance(value, kind) and value.module == module.__name__:
+                if value.name in found:
+                    raise DeclarationError(
+                        f"{value.module} and {found[value.name].module} both declare {value.name!r}: rename one"
+                    )
+                found[value.name] = value
+    return [found[name] for name in sorted(found)]
+
+
+def load(target: str, kind: type[D]) -> D:
+    """Import the one module that a target names and answer its declaration.
+
+    Raises
+    ------
+    DeclarationError
+        If there is none of that kind.
+    """
+    module, _, name = target.partition(":")
+    declaration = getattr(importlib.import_module(module), name, None)
+    if not isinstance(declaration, kind):
+        raise DeclarationError(f"{target!r} is no {kind.__name__.lower()}: {DECLARATION_VARIABLE} must name one")
+    return declaration

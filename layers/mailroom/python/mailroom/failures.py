@@ -1,0 +1,195 @@
+"""What went wrong: one type for rows, logs, dead letters and callers, and one place that judges errors.
+
+The judgement goes by an AWS error's code and never by its HTTP status, since throttling is a 400 too.
+Source of the codes: each service's "Common errors" page and
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+from pydantic import ValidationError
+from pynamodb.exceptions import PynamoDBException
+
+MAX_STORED_BYTES = 1024
+"""How much room a failure takes in a row."""
+
+_MAX_TYPE, _MAX_MESSAGE = 100, 700
+
+
+class FailureKind(StrEnum):
+    """What a failure means for the work that failed."""
+
+    TRANSIENT = "transient"
+    """May go well next time: costs an attempt."""
+    PERMANENT = "permanent"
+    """Will never go well as it is: dead at once."""
+    UNAVAILABLE = "unavailable"
+    """Not this work's fault, the other side is down or refuses us: costs no attempt where one pauses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something did not work.
+
+    Parameters
+    ----------
+    kind
+        What it means for the work.
+    type
+        The error's class or an AWS error code.
+    message
+        What a person reads. Cut to fit a row.
+    fingerprint
+        The same for failures that differ only in ids, numbers and quoted values; groups dead letters.
+    retry_after
+        Seconds to wait before the next attempt, where the other side said so.
+    """
+
+    kind: FailureKind
+    type: str
+    message: str
+    fingerprint: str = ""
+    retry_after: float | None = None
+
+    def __post_init__(self) -> None:
+        # JSON may write a character as six bytes; the cut keeps any failure below MAX_STORED_BYTES.
+        object.__setattr__(self, "type", self.type[:_MAX_TYPE])
+        object.__setattr__(self, "message", _cut(self.message, _MAX_MESSAGE))
+        if not self.fingerprint:
+            object.__setattr__(self, "fingerprint", _fingerprint(self.type, self.message))
+
+    def to_json(self) -> str:
+        """Write the failure as a row stores it, at most `MAX_STORED_BYTES` long."""
+        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Failure:
+        """Read what `to_json` wrote."""
+        stored = json.loads(text)
+        return cls(**{**stored, "kind": FailureKind(stored["kind"])})
+
+
+class Permanent(Exception):  # noqa: N818 - reads as the verdict it is: `raise Permanent("…")`
+    """Raise it in application code for work that will never succeed as it is."""
+
+
+class RetryAfter(Exception):  # noqa: N818 - likewise: `raise RetryAfter(30)`
+    """Raise it in application code to be called again, not before so many seconds have passed."""
+
+    def __init__(self, seconds: float, message: str = "asked to be tried again later") -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class Unavailable(Exception):  # noqa: N818 - likewise
+    """The other side is down, throttles or refuses us: the work itself may be fine."""
+
+
+_UNAVAILABLE = frozenset(
+    {
+        # Throttling
+        "BandwidthLimitExceeded", "LimitExceededException", "PriorRequestNotComplete",
+        "ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
+        "RequestThrottled", "RequestThrottledException", "SlowDown", "ThrottledException", "Throttling",
+        "ThrottlingError", "ThrottlingException", "ThrottlingReason", "TooManyRequestsException",
+        "OverLimit", "KmsThrottled", "KMS.ThrottlingException",
+        # The service itself
+        "InternalError", "InternalException", "InternalFailure", "InternalServerError", "InternalServiceError",
+        "ServiceUnavailable", "ServiceUnavailableException", "TransactionInProgressException", "RequestTimeout",
+        "RequestTimeoutException", "ConcurrentModificationException",
+        # Us, as the other side sees us: keys, clock, policies
+        "AccessDenied", "AccessDeniedException", "AuthFailure", "ExpiredToken", "ExpiredTokenException",
+        "IncompleteSignature", "InvalidClientTokenId", "InvalidSignatureException", "KmsAccessDenied",
+        "KMSAccessDeniedException", "MissingAuthenticationToken", "NotAuthorized", "NotAuthorizedException",
+        "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException",
+        "AccountSendingPausedException", "ConfigurationSetSendingPausedException",
+        "MailFromDomainNotVerifiedException",
+        # What we send to is not there (yet, or any more)
+        "AWS.SimpleQueueService.NonExistentQueue", "NotFoundException", "QueueDoesNotExist",
+        "ResourceNotFoundException",
+    }
+)  # fmt: skip
+
+_PERMANENT = frozenset(
+    {
+        "InvalidArgument", "InvalidMessageContents", "InvalidParameter", "InvalidParameterException",
+        "InvalidParameterValue", "ItemCollectionSizeLimitExceededException", "MalformedDetail", "MessageRejected",
+        "MessageTooLong", "ParamValidationError", "SerializationException", "ValidationError", "ValidationException",
+    }
+)  # fmt: skip
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Judge an error: what it means for the work during which it was raised."""
+    if isinstance(error, RetryAfter):
+        return Failure(FailureKind.TRANSIENT, _name(error), str(error), retry_after=error.seconds)
+    if isinstance(error, PynamoDBException) and error.cause is not None:
+        return failure_of(error.cause)
+    if isinstance(error, ClientError):
+        details = error.response.get("Error", {})
+        return failure_of_code(details.get("Code", "Unknown"), details.get("Message", str(error)))
+    return Failure(_kind_of(error), _name(error), _describe(error))
+
+
+def failure_of_code(code: str, message: str) -> Failure:
+    """Judge an AWS error code, of a whole call or of one entry of a batch."""
+    kind = FailureKind.TRANSIENT
+    if code in _UNAVAILABLE:
+        kind = FailureKind.UNAVAILABLE
+    elif code in _PERMANENT:
+        kind = FailureKind.PERMANENT
+    return Failure(kind, code, message)
+
+
+def _kind_of(error: BaseException) -> FailureKind:
+    if isinstance(error, Permanent | ValidationError):
+        return FailureKind.PERMANENT
+    if isinstance(
+        error, Unavailable | HTTPClientError | NoCredentialsError | PartialCredentialsError | ConnectionError
+    ):
+        return FailureKind.UNAVAILABLE
+    if isinstance(error, BotoCoreError) and type(error).__name__ == "ParamValidationError":
+        return FailureKind.PERMANENT
+    return FailureKind.TRANSIENT
+
+
+def _name(error: BaseException) -> str:
+    return type(error).__name__
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, ValidationError):
+        # Pydantic's own text repeats the input, and payloads stay out of logs and rows.
+        problems = (f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors(include_input=False))
+        return "; ".join(problems)
+    return str(error) or _name(error)
+
+
+def _cut(text: str, size: int) -> str:
+    encoded = json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
+    if len(encoded) <= size:
+        return text.encode("utf-8", "replace").decode()
+    while len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) > size - 3:
+        text = text[: int(len(text) * 0.9)]
+    return text.encode("utf-8", "replace").decode() + "…"
+
+
+_VARIABLE_PARTS = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9A-Za-z_/-]*\d[0-9A-Za-z_/.:-]*")
+
+
+def _fingerprint(error_type: str, message: str) -> str:
+    pattern = _VARIABLE_PARTS.sub("*", message)
+    return hashlib.sha256(f"{error_type}|{pattern}".encode()).hexdigest()[:12]

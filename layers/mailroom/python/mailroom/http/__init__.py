@@ -1,0 +1,1 @@
+"""The HTTP edge: strict bodies, callers, idempotent commands, problems."""

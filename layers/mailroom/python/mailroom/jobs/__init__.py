@@ -1,0 +1,1 @@
+"""The machinery's own jobs."""

@@ -1,0 +1,70 @@
+"""What code needs from AWS, declared beside it: infra turns it into grants, action by action."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self
+
+from mailroom.outbox.event import Event
+from mailroom.row import Row
+
+if TYPE_CHECKING:
+    from mailroom.runtime import Runtime
+
+READ_ACTIONS = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query")
+"""What `reads=[…]` grants on a table."""
+WRITE_ACTIONS = ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+"""What `writes=[…]` grants on a table, besides reading it."""
+SCAN_ACTIONS = ("dynamodb:Scan",)
+"""What `scans=[…]` grants on a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Actions on a resource outside our tables.
+
+    Parameters
+    ----------
+    actions
+        IAM actions, e.g. `ses:SendEmail`.
+    resource
+        Service and resource of the ARN, e.g. `ses:identity/*`: infra adds partition, region and account.
+    """
+
+    actions: tuple[str, ...]
+    resource: str
+
+
+class Port(Protocol):
+    """Something outside that code uses: `uses=[Email]` grants its needs and gives the code an instance."""
+
+    @classmethod
+    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+        """Answer what the port needs under these settings (at synth they hold CDK's placeholders)."""
+        ...
+
+    @classmethod
+    def connect(cls, runtime: Runtime) -> Self:
+        """Make the real thing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """What a piece of code touches: what it may do at run time and what infra grants it are the same list.
+
+    Parameters
+    ----------
+    reads, writes, scans
+        The models whose tables it reads; that it writes (and reads); that it walks as a whole.
+    publishes
+        The events that it adds to the outbox.
+    uses
+        The outward ports that it calls.
+    """
+
+    reads: tuple[type[Row], ...] = ()
+    writes: tuple[type[Row], ...] = ()
+    scans: tuple[type[Row], ...] = ()
+    publishes: tuple[type[Event], ...] = ()
+    uses: tuple[type[Port], ...] = ()

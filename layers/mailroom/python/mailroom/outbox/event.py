@@ -1,0 +1,210 @@
+"""Events: what a team declares, and the envelope that carries it.
+
+On the wire an event is CloudEvents 1.0 in its JSON format
+(https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass
+from datetime import datetime
+from random import Random
+from typing import Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict
+from ulid import ULID
+
+from mailroom.clock import Clock
+from mailroom.failures import Permanent
+
+SHARDS = 8
+"""How many partitions the pending events are spread over: constant for a table's life."""
+
+SPEC_VERSION = "1.0"
+_MAX_DEPTH = 32
+"""DynamoDB nests no deeper, and neither does any consumer that stores what it received.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+_MAX_INTEGER = 2**53 - 1
+"""Beyond it JSON readers disagree (RFC 8259, section 6)."""
+
+
+class EventRefused(ValueError):
+    """An event cannot be delivered as it is; nothing was written. The message says why."""
+
+
+class Event(BaseModel):
+    """The base of a team's events: `class RepoCreated(Event, type="repo.created")`, its fields the payload."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    type: ClassVar[str]
+
+    def __init_subclass__(cls, type: str | None = None, **kwargs: Any) -> None:  # noqa: A002 - CloudEvents' word
+        super().__init_subclass__(**kwargs)
+        if type is not None:
+            cls.type = type
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """An event on its way: CloudEvents' attributes and the payload, already JSON.
+
+    Parameters
+    ----------
+    id
+        ULID, `-`, shard: sorts by age and says where in the outbox it lies.
+    subject
+        What the event is about, e.g. `repos/42`. Events of a subject are published in order.
+    after
+        The id of the subject's previous event.
+    """
+
+    id: str
+    type: str
+    source: str
+    subject: str | None
+    time: str
+    payload: str
+    traceparent: str | None = None
+    after: str | None = None
+
+    @property
+    def shard(self) -> int:
+        """The shard of the outbox that the event lies in."""
+        return shard_of_id(self.id)
+
+    def to_json(self) -> str:
+        """Write the CloudEvent."""
+        attributes: dict[str, str] = {
+            "specversion": SPEC_VERSION,
+            "id": self.id,
+            "type": self.type,
+            "source": self.source,
+            "time": self.time,
+            "datacontenttype": "application/json",
+        }
+        for name in ("subject", "traceparent", "after"):
+            if value := getattr(self, name):
+                attributes[name] = value
+        # The payload is JSON already: parsing it only to write it again would cost more than the rest.
+        return json.dumps(attributes, ensure_ascii=False, separators=(",", ":"))[:-1] + f',"data":{self.payload}}}'
+
+    @classmethod
+    def from_json(cls, body: str) -> Self:
+        """Read a CloudEvent.
+
+        Raises
+        ------
+        Permanent
+            If the text is no CloudEvent of ours: it never will be.
+        """
+        try:
+            wire = json.loads(body)
+        except ValueError as error:
+            raise Permanent(f"the message is not JSON: {error}") from error
+        if not isinstance(wire, dict):
+            raise Permanent(f"the message is no CloudEvent but {type(wire).__name__}")
+        missing = [name for name in ("id", "type", "source", "data") if name not in wire]
+        if missing:
+            raise Permanent(f"the message is no CloudEvent: it lacks {', '.join(missing)}")
+        return cls(
+            id=wire["id"],
+            type=wire["type"],
+            source=wire["source"],
+            subject=wire.get("subject"),
+            time=wire.get("time", ""),
+            payload=json.dumps(wire["data"], ensure_ascii=False, separators=(",", ":")),
+            traceparent=wire.get("traceparent"),
+            after=wire.get("after"),
+        )
+
+
+def payload_of(event: Event) -> str:
+    """Write an event's payload as JSON.
+
+    Raises
+    ------
+    EventRefused
+        If it nests too deeply, has integers that JSON readers disagree on, numbers that JSON cannot write,
+        or characters that cannot be sent.
+    """
+    payload = event.model_dump(mode="python")
+    _check_value(payload, type(event).__name__, depth=1)
+    return event.model_dump_json()
+
+
+def shard_of_subject(subject: str) -> int:
+    """Answer the shard of a subject: the same in every process and for ever."""
+    return zlib.crc32(subject.encode()) % SHARDS
+
+
+def shard_of_id(event_id: str) -> int:
+    """Answer the shard that an event's id names.
+
+    Raises
+    ------
+    ValueError
+        If it is no event id.
+    """
+    ulid, _, shard = event_id.rpartition("-")
+    if len(ulid) != 26 or not shard.isdecimal() or not int(shard) < SHARDS:
+        raise ValueError(f"{event_id!r} is no event id: a ULID, a hyphen and a shard below {SHARDS:02d}")
+    return int(shard)
+
+
+class EventIds:
+    """Makes event ids: later than the subject's previous one, whatever the clocks say."""
+
+    def __init__(self, clock: Clock, random: Random) -> None:
+        self._clock = clock
+        self._random = random
+
+    def next(self, subject: str | None, after: str | None) -> tuple[str, datetime]:
+        """Answer a new id and the moment it was made."""
+        now = self._clock.now()
+        ulid = int.from_bytes(int(now.timestamp() * 1000).to_bytes(6, "big") + self._random.randbytes(10), "big")
+        if after is not None:
+            ulid = max(ulid, int(ULID.from_str(after.rpartition("-")[0])) + 1)
+        shard = self._random.randrange(SHARDS) if subject is None else shard_of_subject(subject)
+        return f"{ULID.from_int(ulid)}-{shard:02d}", now
+
+
+def _check_value(value: object, path: str, depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise EventRefused(f"{path} nests deeper than {_MAX_DEPTH} levels")
+    match value:
+        case dict():
+            for key, inner in value.items():
+                _check_value(key, f"a key of {path}", depth)
+                _check_value(inner, f"{path}.{key}", depth + 1)
+        case list() | tuple() | set() | frozenset():
+            for position, inner in enumerate(value):
+                _check_value(inner, f"{path}[{position}]", depth + 1)
+        case bool():
+            pass
+        case int() if abs(value) > _MAX_INTEGER:
+            raise EventRefused(f"{path} is beyond ±(2^53 - 1), where JSON readers disagree")
+        case float() if value != value or value in (float("inf"), float("-inf")):
+            raise EventRefused(f"{path} is {value}, which JSON cannot write")
+        case str() if unsendable := first_unsendable(value):
+            raise EventRefused(f"{path} has the character U+{ord(unsendable):04X}, which cannot be sent")
+        case _:
+            pass
+
+
+def first_unsendable(text: str) -> str | None:
+    """Answer the first character that some destination refuses, or None.
+
+    These are lone surrogates and what SQS does not take: see `MessageBody` at
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html
+    """
+    if text.isascii() and text.isprintable():
+        return None
+    for character in text:
+        code = ord(character)
+        if code < 0x20 and character not in "\t\n\r":
+            return character
+        if 0xD800 <= code <= 0xDFFF or code in (0xFFFE, 0xFFFF):
+            return character
+    return None

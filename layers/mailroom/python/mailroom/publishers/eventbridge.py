@@ -1,0 +1,96 @@
+"""Delivery to an EventBridge bus.
+
+Limits: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevent-size.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Self
+
+from mailroom import clients
+from mailroom.clock import Clock
+from mailroom.failures import Failure, FailureKind, failure_of, failure_of_code
+from mailroom.needs import Need
+from mailroom.outbox.event import Envelope
+from mailroom.publishers.publisher import SENT, Limits, Outcome
+
+if TYPE_CHECKING:
+    from mailroom.runtime import Runtime
+
+_MEGABYTE = 1_000_000
+_TIME_BYTES = 14
+"""What `Time` counts in an entry's size, whatever it says."""
+
+
+class EventBridgePublisher:
+    """Publishes to one bus, and looks at start and each minute whether it is there.
+
+    PutEvents to a missing bus answers success, so the answer alone proves nothing.
+    """
+
+    limits = Limits(entries=10, entry_bytes=_MEGABYTE, call_bytes=_MEGABYTE)
+
+    def __init__(self, bus: str, *, clock: Clock, check_period: float) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._check_period = check_period
+        self._checked_at: float | None = None
+        self._lock = Lock()
+
+    @classmethod
+    def at(cls, place: str, runtime: Runtime) -> Self:
+        """Connect to the bus of this name."""
+        return cls(place, clock=runtime.clock, check_period=runtime.timings.bus_check_period)
+
+    @classmethod
+    def needs_at(cls, place: str) -> tuple[Need, ...]:
+        """Answer what publishing to the bus of this name needs."""
+        return (Need(("events:DescribeEventBus", "events:PutEvents"), f"events:event-bus/{place}"),)
+
+    def size(self, event: Envelope) -> int:
+        """Answer an entry's size as EventBridge counts it."""
+        detail = len(event.to_json().encode())
+        return _TIME_BYTES + len(event.source.encode()) + len(event.type.encode()) + detail
+
+    def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
+        """Put the events on the bus, up to ten of them and a megabyte in sum."""
+        try:
+            self._check_bus()
+            answer = clients.events().put_events(
+                Entries=[
+                    {
+                        "EventBusName": self._bus,
+                        "Source": event.source,
+                        "DetailType": event.type,
+                        "Detail": event.to_json(),
+                    }
+                    for event in events
+                ]
+            )
+        except Exception as error:  # whatever it was, it is every entry's outcome
+            return [_of_whole_call(error)] * len(events)
+        entries = answer["Entries"]
+        if len(entries) != len(events):
+            unknown = Failure(FailureKind.UNAVAILABLE, "PutEvents", f"answered {len(entries)} of {len(events)} entries")
+            return [unknown] * len(events)
+        return [
+            failure_of_code(entry["ErrorCode"], entry.get("ErrorMessage", "")) if "ErrorCode" in entry else SENT
+            for entry in entries
+        ]
+
+    def _check_bus(self) -> None:
+        with self._lock:
+            now = self._clock.monotonic()
+            if self._checked_at is None or now - self._checked_at >= self._check_period:
+                clients.events().describe_event_bus(Name=self._bus)
+                self._checked_at = now
+
+
+def _of_whole_call(error: Exception) -> Failure:
+    failure = failure_of(error)
+    if failure.kind is FailureKind.UNAVAILABLE:
+        return failure
+    # A call that is refused as a whole says nothing about one of its events.
+    return Failure(FailureKind.TRANSIENT, failure.type, failure.message)

@@ -1,0 +1,89 @@
+"""When to try again: the only back-off arithmetic in the house, and the loop that stands on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from mailroom.clock import Clock
+from mailroom.failures import FailureKind, failure_of
+
+T = TypeVar("T")
+
+_LARGEST_EXPONENT = 60  # 2**60 seconds outlasts any cap, and floats stay finite at any attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Exponential back-off with jitter.
+
+    Parameters
+    ----------
+    base
+        Seconds before the first repetition.
+    cap
+        The longest wait in seconds, before jitter.
+    attempts
+        How often something is tried in all, the first time included.
+    """
+
+    base: float
+    cap: float
+    attempts: int
+
+    def delay(self, attempt: int, random: Random) -> float:
+        """Answer the seconds to wait after the failed attempt with this number, counted from 0."""
+        full = self._full(attempt)
+        return full + random.uniform(0, full / 2)
+
+    def shortest_span(self) -> float:
+        """Answer the seconds from the first attempt to the last, were there no jitter."""
+        return sum(self._full(attempt) for attempt in range(self.attempts - 1))
+
+    def longest_span(self) -> float:
+        """Answer the seconds from the first attempt to the last under the most jitter."""
+        return 1.5 * self.shortest_span()
+
+    def _full(self, attempt: int) -> float:
+        return min(self.cap, self.base * 2.0 ** min(attempt, _LARGEST_EXPONENT))
+
+
+def retry(
+    operation: Callable[[], T],
+    *,
+    backoff: Backoff,
+    clock: Clock,
+    random: Random,
+    until: Callable[[], bool] = lambda: False,
+    deadline: float | None = None,
+) -> T:
+    """Call `operation` until it succeeds, and answer what it answered.
+
+    Parameters
+    ----------
+    until
+        Asked before each wait; once true, nothing is tried any more (a shutdown).
+    deadline
+        A `clock.monotonic()` that no wait may reach.
+
+    Raises
+    ------
+    Exception
+        The last error, its own cause chained: at once if it is permanent, else when the attempts or
+        the time are used up, or `until` says so.
+    """
+    attempt = 0
+    while True:
+        try:
+            return operation()
+        except Exception as error:
+            failure = failure_of(error)
+            attempt += 1
+            if failure.kind is FailureKind.PERMANENT or attempt >= backoff.attempts or until():
+                raise
+            wait = max(backoff.delay(attempt - 1, random), failure.retry_after or 0)
+            if deadline is not None and clock.monotonic() + wait >= deadline:
+                raise
+        clock.sleep(wait)

@@ -1,0 +1,72 @@
+"""The base of every table's model: one shared client, and a table name that is bound at the edge."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol, TypeVar, cast
+
+from pynamodb.attributes import UnicodeAttribute, VersionAttribute
+from pynamodb.connection.table import TableConnection
+from pynamodb.models import Model
+
+from mailroom import clients
+
+M = TypeVar("M", bound="Row")
+
+
+class NamesTables(Protocol):
+    """What `bind` needs: settings that answer the deployed name of a table by its short one."""
+
+    def table_names(self) -> dict[str, str]:
+        """Answer the map from short names to deployed names."""
+        ...
+
+
+class Row(Model):
+    """A row of a table of ours.
+
+    A model names its table by `class Meta: short_name = "repos"`. The deployed name comes with `bind`;
+    until then nothing of AWS is needed, so that models can be imported anywhere.
+    """
+
+    tables: ClassVar[dict[str, type[Row]]] = {}
+    """Every model that has been imported, by the short name of its table."""
+
+    class Meta:
+        short_name: str
+        table_name: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "Meta" in cls.__dict__:
+            Row.tables[cls.Meta.short_name] = cls
+
+    @classmethod
+    def _get_connection(cls) -> TableConnection:
+        connection = super()._get_connection()
+        # PynamoDB would make a client for each model, with a 30 s read time-out and outside our hook.
+        connection.connection._client = cast(Any, clients.dynamodb())
+        return connection
+
+
+class SubjectRow(Row):
+    """A row that events are about: its version guards it, and it remembers its latest event.
+
+    The two make the order of a subject's events: a new event's id is later than `last_event_id`,
+    and both are written under the row's version.
+    """
+
+    version = VersionAttribute()
+    last_event_id = UnicodeAttribute(null=True)
+
+
+def bind(*settings: NamesTables) -> None:
+    """Give every model the deployed name of its table.
+
+    Raises
+    ------
+    KeyError
+        If settings name a table that has no model here.
+    """
+    for names in settings:
+        for short_name, deployed in names.table_names().items():
+            Row.tables[short_name].Meta.table_name = deployed

@@ -1,0 +1,80 @@
+"""Settings: the one way in from the environment, the same object for every function and for infra."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mailroom.timings import Timings, timings_of
+
+Auth = Literal["iam", "none"]
+
+
+class SettingsError(Exception):
+    """The environment lacks settings or has wrong ones; the message names every one of them."""
+
+
+class Environment(BaseModel):
+    """Settings that travel through environment variables, each named `PREFIX_FIELD`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    prefix: ClassVar[str]
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Read the settings.
+
+        Raises
+        ------
+        SettingsError
+            If variables are missing or malformed.
+        """
+        environ = os.environ if environ is None else environ
+        found = {name: environ[cls.variable(name)] for name in cls.model_fields if cls.variable(name) in environ}
+        try:
+            return cls(**found)  # type: ignore[arg-type]
+        except ValidationError as error:
+            problems = "; ".join(f"{cls.variable(str(e['loc'][0]))}: {e['msg']}" for e in error.errors())
+            raise SettingsError(f"the environment does not fit {cls.__name__}: {problems}") from error
+
+    def to_env(self) -> dict[str, str]:
+        """Write the settings as environment variables."""
+        return {self.variable(name): str(value) for name, value in self.model_dump(mode="json").items()}
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Answer the name of a field's environment variable."""
+        return f"{cls.prefix}_{field}".upper()
+
+    def table_names(self) -> dict[str, str]:
+        """Answer the deployed name of each table among the fields, by its short name."""
+        suffix = "_table"
+        return {
+            name.removesuffix(suffix): str(value)
+            for name, value in self.model_dump().items()
+            if name.endswith(suffix)
+        }
+
+
+class Settings(Environment):
+    """What the machinery has to know of the stage it runs in."""
+
+    prefix: ClassVar[str] = "MAILROOM"
+
+    stage: str
+    auth: Auth
+    source: str
+    """The CloudEvents `source` of every event of this service."""
+    publisher_url: str
+    """Where the relay delivers, e.g. `eventbridge://bus-name`."""
+    outbox_table: str
+    idempotency_table: str
+    leases_table: str
+
+    @property
+    def timings(self) -> Timings:
+        """The durations of this stage."""
+        return timings_of(self.stage)

@@ -1,0 +1,129 @@
+"""Logs and metrics: their names are fixed here, so that alarms, dashboards and tests import them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import StrEnum
+from random import Random
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from mailroom.failures import Failure
+
+NAMESPACE = "Mailroom"
+
+
+class LogEvent(StrEnum):
+    """What a log line can say: the `message` of each, word for word."""
+
+    EVENT_SENT = "event sent"
+    EVENT_RETRIED = "event retried"
+    EVENT_DEAD = "event dead"
+    RELAY_PAUSED = "relay paused"
+    RELAY_LEASE_LOST = "relay lease lost"
+    RELAY_LEFT_UNCLEAN = "relay left unclean"
+    LEASE_TAKEN_OVER = "lease taken over"
+    MESSAGE_HANDLED = "message handled"
+    MESSAGE_REPEATED = "message repeated"
+    MESSAGE_FAILED = "message failed"
+    JOB_STARTED = "job started"
+    JOB_COMPLETED = "job completed"
+    JOB_FAILED = "job failed"
+    JOB_SKIPPED = "job skipped"
+    REQUEST_FAILED = "request failed"
+    REQUEST_REFUSED = "request refused"
+    EMAIL_SKIPPED = "email skipped"
+
+
+class Metric(StrEnum):
+    """Every metric, by the name that CloudWatch knows."""
+
+    EVENTS_PUBLISHED = "events_published"
+    EVENTS_RETRIED = "events_retried"
+    EVENTS_DEAD = "events_dead"
+    RELAY_LAG_SECONDS = "relay_lag_seconds"
+    RELAY_PAUSED = "relay_paused"
+    MESSAGES_FAILED = "messages_failed"
+    REPLAYED_REQUESTS = "replayed_requests"
+    JOB_SKIPPED = "job_skipped"
+    JOB_FAILED = "job_failed"
+    JOB_COMPLETED = "job_completed"
+    ROWS_CLEANED = "rows_cleaned"
+    EMAILS_SKIPPED = "emails_skipped"
+
+
+logger = Logger(service="mailroom", use_rfc3339=True, utc=True)
+"""Writes JSON lines. No payloads and no secrets go in."""
+
+metrics = Metrics(namespace=NAMESPACE, service="mailroom")
+"""Gathers metrics until the edge flushes them as one EMF line."""
+
+
+def log(event: LogEvent, *, failure: Failure | None = None, **facts: Any) -> None:
+    """Write one log line with a fixed message; a failure makes it a warning."""
+    if failure is None:
+        logger.info(event.value, **facts)
+    else:
+        logger.warning(event.value, failure_kind=failure.kind.value, failure_type=failure.type,
+                       failure=failure.message, fingerprint=failure.fingerprint, **facts)  # fmt: skip
+
+
+def log_error(event: LogEvent, error: BaseException, **facts: Any) -> None:
+    """Write an error with its traceback under a fixed message."""
+    logger.error(event.value, exc_info=error, **facts)
+
+
+def count(metric: Metric, value: float = 1) -> None:
+    """Add to a counter."""
+    metrics.add_metric(name=metric.value, unit=MetricUnit.Count, value=value)
+
+
+def measure_seconds(metric: Metric, value: float) -> None:
+    """Record a duration."""
+    metrics.add_metric(name=metric.value, unit=MetricUnit.Seconds, value=value)
+
+
+@contextmanager
+def flushed_metrics() -> Iterator[None]:
+    """Write the metrics gathered in the block as one EMF line, if there are any, however it ends."""
+    try:
+        yield
+    finally:
+        if metrics.metric_set:
+            metrics.flush_metrics()
+
+
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+_traceparent: ContextVar[str | None] = ContextVar("traceparent", default=None)
+
+
+@contextmanager
+def traced(incoming: str | None, random: Random) -> Iterator[str]:
+    """Run the block as part of a trace: the incoming one, or a new one if there is none that is well formed.
+
+    Events added inside carry its `traceparent` (https://www.w3.org/TR/trace-context/#traceparent-header),
+    and log lines its trace id as the correlation id.
+    """
+    traceparent = incoming if incoming and _TRACEPARENT.fullmatch(incoming) else _new_traceparent(random)
+    token = _traceparent.set(traceparent)
+    logger.set_correlation_id(traceparent.split("-")[1])
+    try:
+        yield traceparent
+    finally:
+        _traceparent.reset(token)
+        logger.set_correlation_id(None)
+
+
+def traceparent() -> str | None:
+    """Answer the trace that this code runs in."""
+    return _traceparent.get()
+
+
+def _new_traceparent(random: Random) -> str:
+    return f"00-{random.getrandbits(128) or 1:032x}-{random.getrandbits(64) or 1:016x}-01"

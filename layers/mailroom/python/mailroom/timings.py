@@ -1,0 +1,132 @@
+"""Every duration in one place, and the contract between them, checked at synth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from mailroom.retry import Backoff
+
+MINUTE, HOUR, DAY = 60, 3_600, 86_400
+
+MAX_API_TIMEOUT = 29
+"""Seconds an HTTP API waits for its integration, less a second to answer in.
+https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html"""
+MAX_VISIBILITY = 43_200
+"""Seconds a message may stay hidden, counted from its first receive.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
+MAX_QUEUE_RETENTION = 14 * DAY
+SCHEDULE_FLOOR = MINUTE
+"""EventBridge fires no schedule more often.
+https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rate-expressions.html"""
+VISIBILITY_TIMEOUTS = 6
+"""A queue's visibility in timeouts of its function.
+https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
+
+
+class TimingError(ValueError):
+    """Durations that contradict each other; the message names each broken line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long things take, in seconds unless the name says otherwise."""
+
+    connect_timeout: float = 1
+    read_timeout: float = 3
+    call_attempts: int = 3
+    call_backoff: float = 3
+    """What botocore's standard mode waits at most between three attempts: up to 1 s, then up to 2 s.
+    https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html"""
+
+    api_timeout: int = 10
+    sweep_period: int = MINUTE
+    sweep_timeout: int = 55
+    sweep_tick: float = 5
+    wake_up_timeout: int = MINUTE
+    consumer_timeout: int = 30
+    batching_window: int = 0
+
+    clock_skew: float = 5
+    lease: float = MINUTE
+    bus_check_period: float = MINUTE
+
+    relay_backoff: Backoff = field(default=Backoff(base=5, cap=5 * MINUTE, attempts=5))
+    pause_backoff: Backoff = field(default=Backoff(base=5, cap=MINUTE, attempts=5))
+    commit_backoff: Backoff = field(default=Backoff(base=0.05, cap=0.4, attempts=5))
+    consumer_backoff: Backoff = field(default=Backoff(base=4 * MINUTE, cap=HOUR, attempts=5))
+    outage_to_outlive: float = HOUR
+
+    source_retention: int = 4 * DAY
+    dead_letter_retention: int = MAX_QUEUE_RETENTION
+    sent_retention: int = 7 * DAY
+    idempotency_key_life: int = DAY
+    consumer_record_life: int = (4 + 14 + 7) * DAY
+
+    def visibility(self, function_timeout: int) -> int:
+        """Answer the visibility timeout of a queue whose function may run this long."""
+        return VISIBILITY_TIMEOUTS * function_timeout + self.batching_window
+
+    @property
+    def longest_call(self) -> float:
+        """The seconds that one AWS call may take, with its own retries."""
+        return (self.connect_timeout + self.read_timeout) * self.call_attempts + self.call_backoff
+
+    def check(self) -> Timings:
+        """Answer the timings if they keep the contract.
+
+        Raises
+        ------
+        TimingError
+            If any line of it is broken.
+        """
+        broken = [line for line, holds in self._contract() if not holds]
+        if broken:
+            raise TimingError("these timings contradict each other: " + "; ".join(broken))
+        return self
+
+    def _contract(self) -> Iterator[tuple[str, bool]]:
+        retry_span = self.consumer_backoff.longest_span()
+        lease_floor = 2 * self.clock_skew + 3 * self.longest_call
+        yield "api_timeout <= 29 s", self.api_timeout <= MAX_API_TIMEOUT
+        yield "sweep_timeout < sweep_period", self.sweep_timeout < self.sweep_period
+        yield "sweep_period >= EventBridge's floor of a minute", self.sweep_period >= SCHEDULE_FLOOR
+        yield (
+            f"lease ({self.lease:g} s) >= 2 x clock_skew + 3 x the longest call ({lease_floor:g} s)",
+            self.lease >= lease_floor,
+        )
+        yield (
+            "consumer_backoff's longest delay <= what a message may stay hidden (43200 s)",
+            1.5 * self.consumer_backoff.cap <= MAX_VISIBILITY,
+        )
+        yield (
+            "source_retention > the consumer's whole retry span + visibility",
+            self.source_retention > retry_span + self.visibility(self.consumer_timeout),
+        )
+        yield "dead_letter_retention > source_retention", self.dead_letter_retention > self.source_retention
+        yield "dead_letter_retention <= 14 d", self.dead_letter_retention <= MAX_QUEUE_RETENTION
+        yield (
+            "consumer_record_life >= source_retention + dead_letter_retention + 7 d",
+            self.consumer_record_life >= self.source_retention + self.dead_letter_retention + 7 * DAY,
+        )
+        yield "24 h <= idempotency_key_life <= 7 d", DAY <= self.idempotency_key_life <= 7 * DAY
+        yield "sent_retention >= 1 h", self.sent_retention >= HOUR
+        yield (
+            "the consumer's back-offs sum to at least outage_to_outlive",
+            self.consumer_backoff.shortest_span() >= self.outage_to_outlive,
+        )
+
+
+_LOCAL = Timings(
+    consumer_timeout=10,
+    relay_backoff=Backoff(base=1, cap=10, attempts=5),
+    pause_backoff=Backoff(base=1, cap=5, attempts=5),
+    consumer_backoff=Backoff(base=1, cap=10, attempts=5),
+    outage_to_outlive=15,
+    bus_check_period=2,
+)
+
+
+def timings_of(stage: str) -> Timings:
+    """Answer the timings of a stage: impatient on a laptop, the defaults everywhere else."""
+    return _LOCAL if stage == "local" else Timings()

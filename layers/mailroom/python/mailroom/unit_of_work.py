@@ -1,0 +1,5 @@
+"""The unit of work."""
+
+
+class UnitOfWork:  # follows
+    pass
