@@ -1,0 +1,128 @@
+"""Deploys the application into the emulator with the real `cdk deploy`."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from local import workspace
+from local.emulator import ACCOUNT, CREDENTIALS, REGION, Emulator
+from local.logs import tail
+from local.process import run_to_the_end
+from local.stack import LocalStack, session
+from local.workspace import Workspace
+
+STAGE = "local"
+SERVICE_STACK = f"mailroom-{STAGE}-service"
+
+
+class DeploymentFailed(Exception):
+    """The CDK command failed; the message ends with what it wrote."""
+
+
+def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
+    """Deploy all stacks, mend what CloudFormation there leaves out, and write the stack's description.
+
+    Raises DeploymentFailed.
+    """
+    place.deploy_log.write_text("")
+    shutil.rmtree(place.assembly, ignore_errors=True)
+    if not _is_bootstrapped(emulator):
+        _bootstrap(place, emulator)
+    _cdk_deploy(place, emulator)
+    stack = LocalStack.deployed_at(emulator.url, _deployment_output(place))
+    _switch_on_expiry(place, emulator)
+    _verify_sender(emulator, stack)
+    stack.write(place.description)
+    return stack
+
+
+def _bootstrap(place: Workspace, emulator: Emulator) -> None:
+    # Away from cdk.json, or it would synthesize the whole application first.
+    _cdk(place, emulator, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], cwd=place.folder)
+
+
+def _cdk_deploy(place: Workspace, emulator: Emulator) -> None:
+    options = ["--all", "--require-approval", "never", "--context", f"stage={STAGE}"]
+    files = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
+    _cdk(place, emulator, ["deploy", *options, *files], cwd=workspace.ROOT)
+
+
+def _cdk(place: Workspace, emulator: Emulator, arguments: list[str], cwd: Path) -> None:
+    with place.deploy_log.open("a") as log:
+        status = run_to_the_end(
+            [workspace.NODE, workspace.CDK, *arguments, "--no-notices"],
+            env=_environment(place, emulator),
+            cwd=cwd,
+            output=log,
+        )
+    if status != 0:
+        raise DeploymentFailed(f"`cdk {arguments[0]}` failed:\n{tail(place.deploy_log)}")
+
+
+def _environment(place: Workspace, emulator: Emulator) -> dict[str, str]:
+    """The user's, without a word about AWS: a profile must not send a local deploy to a real account."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+    return {
+        **own,
+        **CREDENTIALS,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": emulator.url,
+        # With an endpoint of its own S3 is called by path, not by a host name per bucket.
+        "AWS_ENDPOINT_URL_S3": emulator.url,
+        "CDK_DEFAULT_ACCOUNT": ACCOUNT,
+        "CDK_DEFAULT_REGION": REGION,
+        "CDK_HOME": str(place.folder / "cdk-home"),
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "JSII_NODE": str(workspace.NODE),
+        "PATH": f"{workspace.NODE.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+    }
+
+
+def _client(emulator: Emulator, service: str) -> Any:
+    return session().client(service, endpoint_url=emulator.url)  # type: ignore[call-overload]
+
+
+def _is_bootstrapped(emulator: Emulator) -> bool:
+    stacks = _client(emulator, "cloudformation").describe_stacks()["Stacks"]
+    return any(stack["StackName"] == "CDKToolkit" for stack in stacks)
+
+
+def _deployment_output(place: Workspace) -> dict[str, Any]:
+    outputs = json.loads(place.outputs.read_text())
+    return dict(json.loads(outputs[SERVICE_STACK]["Deployment"]))
+
+
+def _switch_on_expiry(place: Workspace, emulator: Emulator) -> None:
+    """Set the TTL that each template asks for: CloudFormation in the emulator drops it without a word."""
+    dynamodb = _client(emulator, "dynamodb")
+    for table, attribute in _expiring_tables(place, emulator):
+        now = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        if now["TimeToLiveStatus"] != "ENABLED":
+            dynamodb.update_time_to_live(
+                TableName=table,
+                TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
+            )
+
+
+def _expiring_tables(place: Workspace, emulator: Emulator) -> Iterator[tuple[str, str]]:
+    cloudformation = _client(emulator, "cloudformation")
+    for template in place.assembly.glob("*.template.json"):
+        stack = template.name.removesuffix(".template.json")
+        for logical_id, resource in json.loads(template.read_text())["Resources"].items():
+            expiry = resource.get("Properties", {}).get("TimeToLiveSpecification")
+            if expiry and expiry.get("Enabled", True):
+                found = cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId=logical_id)
+                yield found["StackResourceDetail"]["PhysicalResourceId"], expiry["AttributeName"]
+
+
+def _verify_sender(emulator: Emulator, stack: LocalStack) -> None:
+    """Let the application send e-mail: SES refuses a sender that nobody verified."""
+    if sender := stack.settings.get("APP_EMAIL_SENDER"):
+        _client(emulator, "ses").verify_email_identity(EmailAddress=sender)
