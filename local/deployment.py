@@ -27,7 +27,6 @@ def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
 
     Raises DeploymentFailed.
     """
-    place.deploy_log.write_text("")
     shutil.rmtree(place.assembly, ignore_errors=True)
     if not _is_bootstrapped(emulator):
         _bootstrap(place, emulator)
@@ -51,7 +50,7 @@ def _cdk_deploy(place: Workspace, emulator: Emulator) -> None:
 
 
 def _cdk(place: Workspace, emulator: Emulator, arguments: list[str], cwd: Path) -> None:
-    with place.deploy_log.open("a") as log:
+    with place.deploy_log.open("w") as log:
         status = run_to_the_end(
             [workspace.NODE, workspace.CDK, *arguments, "--no-notices"],
             env=_environment(place, emulator),

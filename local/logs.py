@@ -12,9 +12,9 @@ def tail(path: Path, lines: int = 30) -> str:
 
 
 def trouble(path: Path, lines: int = 30) -> str:
-    """Return the last lines that speak of errors, or the last lines of all if none does."""
+    """Return the last lines that speak of errors, or a few of the last of all if none does."""
     found = [line[:2000] for line in _read(path) if _TROUBLE.search(line)]
-    return "\n".join(found[-lines:]) or tail(path, lines)
+    return "\n".join(found[-lines:]) or tail(path, 8)
 
 
 def _read(path: Path) -> list[str]:
