@@ -17,6 +17,9 @@ from local.workspace import Workspace
 STAGE = "local"
 SERVICE_STACK = f"mailroom-{STAGE}-service"
 
+_ASSETS = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
+"""The bucket that `cdk bootstrap` makes; the middle is CDK's default qualifier."""
+
 
 class DeploymentFailed(Exception):
     """The CDK command failed; the message ends with what it wrote."""
@@ -41,6 +44,8 @@ def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
 def _bootstrap(place: Workspace, emulator: Emulator) -> None:
     # Away from cdk.json, or it would synthesize the whole application first.
     _cdk(place, emulator, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], cwd=place.folder)
+    # It refuses whatever comes without TLS, and with that every upload to the emulator.
+    _client(emulator, "s3").delete_bucket_policy(Bucket=_ASSETS)
 
 
 def _cdk_deploy(place: Workspace, emulator: Emulator) -> None:

@@ -143,6 +143,8 @@ def _environment(place: Workspace, port: int) -> dict[str, str]:
         "AWS_DEFAULT_REGION": REGION,
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        # Policies are enforced, so that a grant which a function lacks shows here and not on AWS.
+        "AUTH": "true",
         "BIND_HOST": HOST,
         "GATEWAY_PORT": str(port),
         "HOME": str(place.temporary),
