@@ -1,10 +1,42 @@
-"""Idempotency records: one model and one persistence layer, for requests and for messages."""
+"""Idempotency records: one model and one persistence layer under Powertools' decorator.
+
+As shipped, Powertools completes a record after the work and unconditionally: a crash in between runs the work
+twice. Here taking a record remembers it, the unit of work completes it in the business transaction under the
+condition that it is still ours, and the later update has nothing left to do.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from aws_lambda_powertools.utilities.idempotency import IdempotencyConfig, idempotent_function
+from aws_lambda_powertools.utilities.idempotency.exceptions import (
+    IdempotencyAlreadyInProgressError,
+    IdempotencyItemAlreadyExistsError,
+    IdempotencyItemNotFoundError,
+    IdempotencyPersistenceLayerError,
+    IdempotencyValidationError,
+)
+from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
+from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
+from botocore.exceptions import ClientError
 from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
 
+from mailroom import clients
+from mailroom.clock import epoch_milliseconds, epoch_seconds
+from mailroom.failures import Failure, FailureKind, Unavailable, failure_of
+from mailroom.retry import retry
 from mailroom.row import Row
+from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent, log_error
+from mailroom.transaction import Operation, OperationKind
+
+INPROGRESS, COMPLETED, FAILED = "INPROGRESS", "COMPLETED", "FAILED"
 
 
 class IdempotencyRow(Row):
@@ -16,9 +48,324 @@ class IdempotencyRow(Row):
     id = UnicodeAttribute(hash_key=True)
     status = UnicodeAttribute()
     in_progress_until = NumberAttribute()
+    """Milliseconds since 1970; tells one taker from the next."""
     expires_at = TTLAttribute()
     fingerprint = UnicodeAttribute(null=True)
     response = UnicodeAttribute(null=True)
     attempts = NumberAttribute(null=True)
     failure = UnicodeAttribute(null=True)
     message_id = UnicodeAttribute(null=True)
+
+
+class KeyReused(Exception):  # noqa: N818 - says what it is
+    """The key belongs to another request."""
+
+
+class StillRunning(Exception):  # noqa: N818
+    """The first attempt is still at work.
+
+    Parameters
+    ----------
+    retry_after
+        Seconds until its time is over.
+    """
+
+    def __init__(self, message: str, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Superseded(Exception):  # noqa: N818
+    """This attempt outlived its window and another took the work over; it wrote nothing."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """A record that this code works under.
+
+    Parameters
+    ----------
+    attempts
+        How often the work was begun, this time included.
+    before
+        The failure of the attempt before, if there was one.
+    """
+
+    id: str
+    in_progress_until: int
+    attempts: int = 1
+    before: Failure | None = None
+    message_id: str | None = None
+    completed: bool = False
+
+    def completion(self, response: Any) -> Operation:
+        """Answer the operation that completes the record with the business transaction."""
+        row = IdempotencyRow
+        actions = [row.status.set(COMPLETED), row.response.set(json.dumps(response)), row.failure.remove()]
+        refused = Superseded(f"{self.id} was taken over by another attempt; this one wrote nothing")
+        return Operation(OperationKind.UPDATE, row(self.id), refused, self.is_ours(), tuple(actions))
+
+    def is_ours(self) -> Any:
+        """Answer the condition that nobody else has taken or completed the record."""
+        row = IdempotencyRow
+        return (row.status == INPROGRESS) & (row.in_progress_until == self.in_progress_until)
+
+    def was_completed(self) -> bool:
+        """Read whether a commit in doubt did complete the record."""
+        try:
+            row = IdempotencyRow.get(self.id, consistent_read=True)
+        except Exception:  # noqa: BLE001 - still in doubt: the commit's own error is the one to report
+            return False
+        return row.status == COMPLETED and row.in_progress_until == self.in_progress_until
+
+
+_taken: ContextVar[Taken | None] = ContextVar("taken", default=None)
+_asked: ContextVar[_Asked] = ContextVar("asked")
+
+
+def taken() -> Taken | None:
+    """Answer the record that this code works under, if it does."""
+    return _taken.get()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    remaining_ms: int
+    message_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the work answered, and whether it was answered before."""
+
+    value: Any
+    replayed: bool
+
+
+class Idempotency:
+    """Runs work once per key.
+
+    Make one at start for each route or consumer: Powertools' layers are not to be reconfigured by threads.
+
+    Parameters
+    ----------
+    prefix
+        Keeps the keys of this work apart from others'; part of the record's id.
+    life
+        Seconds that a record is kept.
+    keep_failures
+        Keep the record of a failed attempt, open for the next one, instead of removing it.
+    """
+
+    def __init__(self, runtime: Runtime, *, prefix: str, life: int, keep_failures: bool = False) -> None:
+        layer = _PersistenceLayer(runtime, life, keep_failures)
+        config = IdempotencyConfig(
+            event_key_jmespath="key",
+            payload_validation_jmespath="fingerprint",
+            raise_on_no_idempotency_key=True,
+            expires_after_seconds=life,
+            hash_function="sha256",
+            lambda_context=_Remaining(),  # type: ignore[arg-type]
+            response_hook=lambda response, _: Outcome(response, replayed=True),
+        )
+
+        def run(*, request: dict[str, str], act: Callable[[], Any]) -> Any:  # noqa: ARG001 - the decorator reads it
+            return act()
+
+        self._run = idempotent_function(
+            run, data_keyword_argument="request", persistence_store=layer, config=config, key_prefix=prefix
+        )
+
+    def run(
+        self,
+        *,
+        key: str,
+        act: Callable[[], Any],
+        remaining_ms: int,
+        fingerprint: str = "",
+        message_id: str | None = None,
+    ) -> Outcome:
+        """Do the work, or answer what it answered the first time.
+
+        Parameters
+        ----------
+        act
+            Does the work, ends with the commit of its unit of work, and answers what that stored.
+        remaining_ms
+            For how long the attempt may take: then the record may be taken over.
+        fingerprint
+            What the request asks for.
+        message_id
+            The queue's own id of the delivery.
+
+        Raises
+        ------
+        KeyReused, StillRunning
+            Nothing was done.
+        Superseded
+            The attempt came too late; it wrote nothing.
+        Exception
+            What the work raised.
+        """
+        asked = _asked.set(_Asked(remaining_ms, message_id))
+        before = _taken.set(None)
+        try:
+            answer = self._run(request={"key": key, "fingerprint": fingerprint}, act=act)
+        except IdempotencyValidationError as error:
+            raise KeyReused("the key was used for another request") from error
+        except IdempotencyAlreadyInProgressError as error:
+            raise StillRunning("the first request with this key is still being worked on", 1) from error
+        except IdempotencyPersistenceLayerError as error:
+            raise error.__cause__ or error from error
+        finally:
+            _taken.reset(before)
+            _asked.reset(asked)
+        return answer if isinstance(answer, Outcome) else Outcome(answer, replayed=False)
+
+
+class _Remaining:
+    """What Powertools asks of a Lambda context: the time left, of whichever request this thread serves."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return _asked.get().remaining_ms
+
+
+class _PersistenceLayer(BasePersistenceLayer):
+    """Powertools' documented extension point over `IdempotencyRow`, by the house's clock and conditions."""
+
+    def __init__(self, runtime: Runtime, life: int, keep_failures: bool) -> None:
+        super().__init__()
+        self._runtime = runtime
+        self._life = life
+        self._keep_failures = keep_failures
+
+    def delete_record(self, data: dict[str, Any], exception: Exception) -> None:
+        """Open the record of a failed attempt; what goes wrong in that is logged, and the attempt's error stands."""
+        record = _taken.get()
+        if record is None or record.completed:
+            return
+        try:
+            if self._keep_failures:
+                self._keep(record, failure_of(exception))
+            else:
+                super().delete_record(data, exception)
+        except Exception as error:
+            log_error(LogEvent.RECORD_LEFT_OPEN, error, record=record.id)
+
+    def _put_record(self, data_record: DataRecord) -> None:
+        asked = _asked.get()
+        now = self._runtime.clock.now()
+        now_ms = epoch_milliseconds(now)
+        until = now_ms + asked.remaining_ms
+        values = {
+            ":inprogress": {"S": INPROGRESS},
+            ":failed": {"S": FAILED},
+            ":until": {"N": str(until)},
+            ":expires": {"N": str(epoch_seconds(now + timedelta(seconds=self._life)))},
+            ":fingerprint": {"S": data_record.payload_hash},
+            ":message": {"S": asked.message_id or "-"},
+            ":one": {"N": "1"},
+            ":now": {"N": str(epoch_seconds(now))},
+            ":now_ms": {"N": str(now_ms)},
+        }
+        try:
+            answer = retry(
+                lambda: self._take(data_record.idempotency_key, values),
+                backoff=self._runtime.timings.commit_backoff,
+                clock=self._runtime.clock,
+                random=self._runtime.random,
+                on=_RecordBusy,
+            )
+        except _RecordBusy as error:
+            raise IdempotencyAlreadyInProgressError(str(error)) from error
+        _taken.set(_taken_from(data_record.idempotency_key, until, asked.message_id, answer))
+
+    def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            answer = clients.dynamodb().update_item(
+                TableName=IdempotencyRow.Meta.table_name,
+                Key={"id": {"S": record_id}},
+                UpdateExpression="SET #status = :inprogress, #until = :until, #expires = :expires,"
+                " #fingerprint = :fingerprint, #message = :message REMOVE #failure, #response ADD #attempts :one",
+                ConditionExpression="attribute_not_exists(#id) OR #expires < :now OR #status = :failed"
+                " OR (#status = :inprogress AND #until < :now_ms)",
+                ExpressionAttributeNames={
+                    "#id": "id",
+                    "#status": "status",
+                    "#until": "in_progress_until",
+                    "#expires": "expires_at",
+                    "#fingerprint": "fingerprint",
+                    "#message": "message_id",
+                    "#failure": "failure",
+                    "#response": "response",
+                    "#attempts": "attempts",
+                },
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_OLD",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            code = error.response["Error"]["Code"]
+            if code == "TransactionConflictException":
+                raise _RecordBusy(f"{record_id} is being committed") from error
+            if code == "ConditionalCheckFailedException":
+                raise self._exists(record_id, error.response["Item"], values) from error  # type: ignore[typeddict-item]
+            raise
+        return dict(answer.get("Attributes", {}))
+
+    def _exists(self, record_id: str, item: dict[str, Any], values: dict[str, Any]) -> Exception:
+        # Without expiries: the condition has judged them by our clock, and Powertools would again by its own.
+        old = DataRecord(
+            idempotency_key=record_id,
+            status=item["status"]["S"],
+            response_data=item["response"]["S"] if "response" in item else "",
+            payload_hash=item["fingerprint"]["S"],
+        )
+        try:
+            self._validate_payload(DataRecord(record_id, payload_hash=values[":fingerprint"]["S"]), old)
+        except IdempotencyValidationError as error:
+            return error
+        return IdempotencyItemAlreadyExistsError(old_data_record=old)
+
+    def _keep(self, record: Taken, failure: Failure) -> None:
+        row = IdempotencyRow
+        self._if_ours(
+            lambda: row(record.id).update(
+                [row.status.set(FAILED), row.failure.set(failure.to_json()), row.attempts.set(record.attempts)],
+                condition=record.is_ours(),
+            )
+        )
+
+    def _delete_record(self, data_record: DataRecord) -> None:
+        record = _taken.get()
+        if record is not None:
+            self._if_ours(lambda: IdempotencyRow(record.id).delete(condition=record.is_ours()))
+
+    def _if_ours(self, change: Callable[[], Any]) -> None:
+        try:
+            change()
+        except Exception as error:
+            # Taken over meanwhile: the record is the other attempt's now.
+            if getattr(error, "cause_response_code", "") != "ConditionalCheckFailedException":
+                raise
+
+    def _update_record(self, data_record: DataRecord) -> None:
+        record = _taken.get()
+        if record is None or not record.completed:
+            raise RuntimeError("the work ended without committing its unit of work")
+
+    def _get_record(self, idempotency_key: str) -> DataRecord:
+        # Never needed: a refused take answers the record. Should it be asked for, there is none to be had.
+        raise IdempotencyItemNotFoundError
+
+
+class _RecordBusy(Unavailable):
+    """A transaction is writing the record at this moment."""
+
+
+def _taken_from(record_id: str, until: int, message_id: str | None, old: dict[str, Any]) -> Taken:
+    attempts = int(old["attempts"]["N"]) if "attempts" in old else 0
+    before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
+    if attempts and before is None and old["status"]["S"] == INPROGRESS:
+        before = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
+    return Taken(record_id, until, attempts + 1, before, message_id)

@@ -1,10 +1,25 @@
-"""Leases: one holder at a time, and a fencing token that only grows."""
+"""Leases: one holder at a time, and a fencing token that only grows.
+
+Clocks may be off by `Timings.clock_skew` each. A taker waits until the lease has run out by its own clock; the
+holder stops twice the skew earlier by its own. So however their clocks differ, two never hold at once.
+"""
 
 from __future__ import annotations
 
+import json
+from datetime import timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError
 from pynamodb.attributes import BooleanAttribute, NumberAttribute, UnicodeAttribute
 
+from mailroom import clients
+from mailroom.clock import epoch_milliseconds
+from mailroom.failures import Unavailable
+from mailroom.retry import retry
 from mailroom.row import Row
+from mailroom.runtime import Runtime
+from mailroom.transaction import Operation, OperationKind
 
 
 class LeaseRow(Row):
@@ -17,5 +32,202 @@ class LeaseRow(Row):
     token = NumberAttribute()
     holder = UnicodeAttribute()
     held_until = NumberAttribute()
+    """Milliseconds since 1970; 0 when it was given back."""
     clean = BooleanAttribute()
+    """Whether the last holder gave it back with nothing left to put right."""
     memo = UnicodeAttribute(null=True)
+    """What holders tell their successors; JSON."""
+
+
+class LeaseLost(Exception):  # noqa: N818 - says what it is
+    """The lease ran out or someone else holds it: stop, and write nothing more under it."""
+
+
+class HeldLease:
+    """A lease while it is held.
+
+    Parameters
+    ----------
+    token
+        Grows with every holder.
+    was_clean
+        Whether the holder before gave it back with nothing left to put right.
+    memo
+        What the holder before left; change it and it is stored at release.
+    """
+
+    def __init__(
+        self, name: str, runtime: Runtime, *, holder: str, token: int, was_clean: bool, memo: dict[str, Any]
+    ) -> None:
+        self.name = name
+        self.token = token
+        self.was_clean = was_clean
+        self.memo = memo
+        self._holder = holder
+        self._runtime = runtime
+
+    def began(self, monotonic: float, held_until: int) -> None:
+        """Note from when and until when it is held."""
+        self._since = monotonic
+        self._held_until = held_until
+
+    def remaining(self) -> float:
+        """Answer the seconds for which it is safe to go on; not above 0 means stop.
+
+        By the wall clock and by the monotonic one, whichever says less: the one can be set back, the other can
+        stand still while a machine is frozen.
+        """
+        timings, clock = self._runtime.timings, self._runtime.clock
+        by_wall = self._held_until / 1000 - clock.now().timestamp()
+        by_monotonic = timings.lease - (clock.monotonic() - self._since)
+        return min(by_wall, by_monotonic) - 2 * timings.clock_skew
+
+    def ensure(self) -> None:
+        """Renew the lease when half of it is used up.
+
+        Raises
+        ------
+        LeaseLost
+            If it ran out or someone else holds it.
+        """
+        if self.remaining() <= 0:
+            raise LeaseLost(f"the lease {self.name} (token {self.token}) ran out")
+        if self._runtime.clock.monotonic() - self._since >= self._runtime.timings.lease / 2:
+            self.renew()
+
+    def renew(self) -> None:
+        """Hold the lease for another full term from now.
+
+        Raises
+        ------
+        LeaseLost
+            If someone else holds it.
+        """
+        monotonic, until = self._runtime.clock.monotonic(), _until(self._runtime)
+        self._change("SET #held_until = :held_until", {":held_until": {"N": str(until)}})
+        self.began(monotonic, until)
+
+    def release(self, *, clean: bool) -> None:
+        """Give the lease back, and say whether the successor has something to put right.
+
+        Raises
+        ------
+        LeaseLost
+            If someone else holds it already.
+        """
+        self._change(
+            "SET #held_until = :held_until, #clean = :clean, #memo = :memo",
+            {":held_until": {"N": "0"}, ":clean": {"BOOL": clean}, ":memo": {"S": json.dumps(self.memo)}},
+        )
+
+    def check(self) -> Operation:
+        """Answer the operation that makes a transaction depend on this lease."""
+        lost = LeaseLost(f"the lease {self.name} (token {self.token}) is someone else's; nothing was written")
+        return Operation(OperationKind.CHECK, LeaseRow(self.name), lost, LeaseRow.token == self.token)
+
+    def _change(self, expression: str, values: dict[str, Any]) -> None:
+        names = {f"#{name.strip('#')}": name.strip("#") for name in expression.replace("=", " ").split() if name[0] == "#"}
+
+        def change() -> None:
+            _update(
+                self.name,
+                expression,
+                "#token = :token AND #holder = :holder",
+                {**names, "#token": "token", "#holder": "holder"},
+                {**values, ":token": {"N": str(self.token)}, ":holder": {"S": self._holder}},
+            )
+
+        try:
+            _patiently(change, self._runtime)
+        except _Refused as error:
+            raise LeaseLost(f"the lease {self.name} (token {self.token}) is someone else's by now") from error
+
+
+class Lease:
+    """A lease by its name."""
+
+    def __init__(self, name: str, runtime: Runtime) -> None:
+        self._name = name
+        self._runtime = runtime
+
+    def acquire(self) -> HeldLease | None:
+        """Take the lease; None if someone else holds it."""
+        runtime = self._runtime
+        holder = f"{runtime.random.getrandbits(96):024x}"
+        monotonic, until = runtime.clock.monotonic(), _until(runtime)
+        try:
+            old = _patiently(lambda: self._take(holder, until), runtime)
+            token, was_clean = int(old.get("token", {"N": "0"})["N"]) + 1, old.get("clean", {"BOOL": True})["BOOL"]
+        except _Refused as error:
+            # Ours after all: the first answer was lost, and the repetition met our own name. What was there
+            # before is lost with it, so the successor's caution applies.
+            if error.item.get("holder", {}).get("S") != holder:
+                return None
+            old, token, was_clean = error.item, int(error.item["token"]["N"]), False
+        held = HeldLease(self._name, runtime, holder=holder, token=token, was_clean=was_clean, memo=_memo(old))
+        held.began(monotonic, until)
+        return held
+
+    def _take(self, holder: str, until: int) -> dict[str, Any]:
+        return _update(
+            self._name,
+            "SET #token = if_not_exists(#token, :zero) + :one, #holder = :holder, #until = :until, #clean = :unclean",
+            "attribute_not_exists(#name) OR #until < :now",
+            {"#name": "name", "#token": "token", "#holder": "holder", "#until": "held_until", "#clean": "clean"},
+            {
+                ":zero": {"N": "0"},
+                ":one": {"N": "1"},
+                ":holder": {"S": holder},
+                ":until": {"N": str(until)},
+                ":unclean": {"BOOL": False},
+                ":now": {"N": str(epoch_milliseconds(self._runtime.clock.now()))},
+            },
+        )
+
+
+class _Refused(Exception):
+    def __init__(self, item: dict[str, Any]) -> None:
+        super().__init__("the condition does not hold")
+        self.item = item
+
+
+class _Busy(Unavailable):
+    """A transaction is checking the lease at this moment."""
+
+
+def _until(runtime: Runtime) -> int:
+    return epoch_milliseconds(runtime.clock.now() + timedelta(seconds=runtime.timings.lease))
+
+
+def _memo(item: dict[str, Any]) -> dict[str, Any]:
+    memo: dict[str, Any] = json.loads(item["memo"]["S"]) if "memo" in item else {}
+    return memo
+
+
+def _patiently(change: Any, runtime: Runtime) -> Any:
+    timings = runtime.timings
+    return retry(change, backoff=timings.commit_backoff, clock=runtime.clock, random=runtime.random, on=_Busy)
+
+
+def _update(
+    name: str, expression: str, condition: str, names: dict[str, str], values: dict[str, Any]
+) -> dict[str, Any]:
+    try:
+        answer = clients.dynamodb().update_item(
+            TableName=LeaseRow.Meta.table_name,
+            Key={"name": {"S": name}},
+            UpdateExpression=expression,
+            ConditionExpression=condition,
+            ExpressionAttributeNames=names,
+            ExpressionAttributeValues=values,
+            ReturnValues="ALL_OLD",
+            ReturnValuesOnConditionCheckFailure="ALL_OLD",
+        )
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code == "ConditionalCheckFailedException":
+            raise _Refused(error.response.get("Item", {})) from error  # type: ignore[arg-type]
+        if code == "TransactionConflictException":
+            raise _Busy(f"the lease {name} is being checked by a transaction") from error
+        raise
+    return dict(answer.get("Attributes", {}))

@@ -29,10 +29,13 @@ class Need:
         IAM actions, e.g. `ses:SendEmail`.
     resource
         Service and resource of the ARN, e.g. `ses:identity/*`: infra adds partition, region and account.
+    why_many
+        Why the resource is a pattern and no name, where it is one. Synth refuses a pattern without a reason.
     """
 
     actions: tuple[str, ...]
     resource: str
+    why_many: str | None = None
 
 
 class Port(Protocol):

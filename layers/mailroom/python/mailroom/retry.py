@@ -56,6 +56,7 @@ def retry(
     backoff: Backoff,
     clock: Clock,
     random: Random,
+    on: type[Exception] = Exception,
     until: Callable[[], bool] = lambda: False,
     deadline: float | None = None,
 ) -> T:
@@ -63,6 +64,8 @@ def retry(
 
     Parameters
     ----------
+    on
+        The errors that are worth another attempt; others pass through.
     until
         Asked before each wait; once true, nothing is tried any more (a shutdown).
     deadline
@@ -78,7 +81,7 @@ def retry(
     while True:
         try:
             return operation()
-        except Exception as error:
+        except on as error:
             failure = failure_of(error)
             attempt += 1
             if failure.kind is FailureKind.PERMANENT or attempt >= backoff.attempts or until():

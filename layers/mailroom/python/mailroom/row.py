@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
-from pynamodb.attributes import UnicodeAttribute, VersionAttribute
+from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 from pynamodb.connection.table import TableConnection
 from pynamodb.models import Model
 
@@ -55,8 +55,15 @@ class SubjectRow(Row):
     and both are written under the row's version.
     """
 
-    version = VersionAttribute()
+    version = NumberAttribute(default=0)
+    """How often the row was saved; 0 before the first time."""
     last_event_id = UnicodeAttribute(null=True)
+
+    @property
+    def subject(self) -> str:
+        """What the row's events are about, e.g. `repos/42`."""
+        hash_key, _ = self._get_hash_range_key_serialized_values()
+        return f"{self.Meta.short_name}/{hash_key}"
 
 
 def bind(*settings: NamesTables) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random, SystemRandom
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from mailroom.clock import Clock, SystemClock
 from mailroom.needs import Port
@@ -67,6 +67,17 @@ class Runtime:
     def timings(self) -> Timings:
         """The durations of this stage."""
         return self.settings.timings
+
+    def deadline(self, context: Any) -> float:
+        """Answer the `clock.monotonic()` until which a Lambda invocation may begin new work.
+
+        Raises
+        ------
+        AttributeError
+            If the context does not tell the time left: without it nothing could stop in time.
+        """
+        remaining: int = context.get_remaining_time_in_millis()
+        return self.clock.monotonic() + remaining / 1000 - self.timings.stop_margin
 
     def use(self, port: type[P]) -> P:
         """Answer the process's instance of a port, connected on first use."""

@@ -49,14 +49,15 @@ class Environment(BaseModel):
         """Answer the name of a field's environment variable."""
         return f"{cls.prefix}_{field}".upper()
 
+    @classmethod
+    def table_fields(cls) -> dict[str, str]:
+        """Answer the fields that name tables, by the tables' short names."""
+        suffix = "_table"
+        return {field.removesuffix(suffix): field for field in cls.model_fields if field.endswith(suffix)}
+
     def table_names(self) -> dict[str, str]:
         """Answer the deployed name of each table among the fields, by its short name."""
-        suffix = "_table"
-        return {
-            name.removesuffix(suffix): str(value)
-            for name, value in self.model_dump().items()
-            if name.endswith(suffix)
-        }
+        return {short: str(getattr(self, field)) for short, field in self.table_fields().items()}
 
 
 class Settings(Environment):

@@ -23,6 +23,10 @@ VISIBILITY_TIMEOUTS = 6
 """A queue's visibility in timeouts of its function.
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
 
+MAX_RECEIVES = 10
+"""How often SQS hands out a message before it moves it to the dead letters. It is more than our attempts: a consumer
+that has given up lets the rest pass without working, so that a redrive from the console starts afresh."""
+
 
 class TimingError(ValueError):
     """Durations that contradict each other; the message names each broken line."""
@@ -44,8 +48,20 @@ class Timings:
     sweep_timeout: int = 55
     sweep_tick: float = 5
     wake_up_timeout: int = MINUTE
+    wake_up_window: int = 1
+    """How long new mail gathers before it wakes the relay."""
+    wake_up_retries: int = 2
+    wake_up_age: int = 5 * MINUTE
+    """A wake-up older than this is left to the sweep."""
+    job_timeout: int = MINUTE
+    job_retries: int = 2
+    job_start_within: int = HOUR
+    """A run that could not be started, or repeated, by then is given up."""
     consumer_timeout: int = 30
     batching_window: int = 0
+
+    stop_margin: float = 5
+    """What an invocation keeps for finishing what it has begun."""
 
     clock_skew: float = 5
     lease: float = MINUTE

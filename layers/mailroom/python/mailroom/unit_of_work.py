@@ -1,5 +1,229 @@
-"""The unit of work."""
+"""The unit of work: use cases collect rows and events in it, and the edge commits them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pynamodb.expressions.condition import Condition
+from pynamodb.expressions.update import Action
+from ulid import ULID
+
+from mailroom import idempotency, telemetry
+from mailroom.clock import timestamp
+from mailroom.needs import Access, Port
+from mailroom.outbox.event import Envelope, Event, EventIds, EventRefused, payload_of
+from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, pending, size_of
+from mailroom.publishers.publisher import kind_of
+from mailroom.row import Row, SubjectRow
+from mailroom.runtime import Runtime
+from mailroom.transaction import Operation, OperationKind, write
+
+M = TypeVar("M", bound=Row)
+P = TypeVar("P", bound=Port)
 
 
-class UnitOfWork:  # follows
-    pass
+class NotDeclared(Exception):  # noqa: N818 - says what it is
+    """Code touches what its declaration doesn't name, so that it would be denied once deployed."""
+
+
+class RowChanged(Exception):  # noqa: N818
+    """Someone else changed, made or removed the row since it was read; nothing was written."""
+
+
+class EventTooLarge(EventRefused):
+    """An event that would not fit the outbox or its destination; nothing was written."""
+
+
+class UnitOfWork:
+    """Rows and events that are written together or not at all.
+
+    Parameters
+    ----------
+    access
+        What the code that gets it may touch.
+    cause
+        The event that is being consumed, if one is.
+    """
+
+    def __init__(self, runtime: Runtime, access: Access, *, cause: Envelope | None = None) -> None:
+        self.runtime = runtime
+        self.cause = cause
+        self._access = access
+        self._operations: list[Operation] = []
+        self._subjects: list[SubjectRow] = []
+        self._ids = EventIds(runtime.clock, runtime.random)
+
+    @property
+    def cause_id(self) -> str:
+        """The id of the event that is being consumed; an effect outside our tables carries it.
+
+        Raises
+        ------
+        LookupError
+            If no event is.
+        """
+        if self.cause is None:
+            raise LookupError("no event is being consumed here")
+        return self.cause.id
+
+    def now(self) -> datetime:
+        """Answer the present moment in UTC."""
+        return self.runtime.clock.now()
+
+    def new_id(self) -> str:
+        """Answer an id for a new row: a ULID."""
+        milliseconds = int(self.now().timestamp() * 1000)
+        return str(ULID.from_bytes(milliseconds.to_bytes(6, "big") + self.runtime.random.randbytes(10)))
+
+    def use(self, port: type[P]) -> P:
+        """Answer an outward port that the declaration names.
+
+        Raises
+        ------
+        NotDeclared
+            If it does not name it.
+        """
+        _declared(port in self._access.uses, port, "uses")
+        return self.runtime.use(port)
+
+    def get(self, model: type[M], *key: str) -> M | None:
+        """Read a row, strongly consistent; None if there is none.
+
+        Raises
+        ------
+        NotDeclared
+            If the declaration does not read or write the model.
+        """
+        _declared(model in self._access.reads + self._access.writes, model, "reads")
+        try:
+            return model.get(*key, consistent_read=True)
+        except model.DoesNotExist:
+            return None
+
+    def save(self, row: Row, *, condition: Condition | None = None, refused: Exception | None = None) -> None:
+        """Write a new or changed row; one that events are about is written under its version.
+
+        Parameters
+        ----------
+        refused
+            What to raise when the condition does not hold; `RowChanged` if not given.
+        """
+        if isinstance(row, SubjectRow):
+            condition = _unchanged(row) & condition if condition is not None else _unchanged(row)
+            row.version += 1
+        self._add(Operation(OperationKind.PUT, row, refused or _changed(row), condition))
+
+    def delete(self, row: Row, *, condition: Condition | None = None, refused: Exception | None = None) -> None:
+        """Remove a row; one that events are about is removed under its version."""
+        if isinstance(row, SubjectRow):
+            condition = _unchanged(row) & condition if condition is not None else _unchanged(row)
+        self._add(Operation(OperationKind.DELETE, row, refused or _changed(row), condition))
+
+    def update(
+        self,
+        row: Row,
+        actions: Sequence[Action],
+        *,
+        condition: Condition | None = None,
+        refused: Exception | None = None,
+    ) -> None:
+        """Change attributes of a row without having read it: only its key counts."""
+        self._add(Operation(OperationKind.UPDATE, row, refused or _changed(row), condition, tuple(actions)))
+
+    def check(self, row: Row, condition: Condition, *, refused: Exception) -> None:
+        """Make the commit depend on a row that it does not write."""
+        self._operations.append(Operation(OperationKind.CHECK, row, refused, condition))
+
+    def publish(self, event: Event, about: SubjectRow | None = None) -> str:
+        """Add an event to the outbox and answer its id.
+
+        Parameters
+        ----------
+        about
+            The row that it is about, which this unit of work must save or delete: events about one row are
+            published in the order in which they were committed. Without it the event has no order.
+
+        Raises
+        ------
+        EventRefused
+            If it could never be delivered: too large, too deep, characters or numbers that cannot be sent.
+        """
+        _declared(type(event) in self._access.publishes, type(event), "publishes")
+        subject = None if about is None else about.subject
+        after = None if about is None else about.last_event_id
+        event_id, moment = self._ids.next(subject, after)
+        envelope = Envelope(
+            id=event_id,
+            type=event.type,
+            source=self.runtime.settings.source,
+            subject=subject,
+            time=timestamp(moment),
+            payload=payload_of(event),
+            traceparent=telemetry.traceparent(),
+            after=after,
+        )
+        row = OutboxRow.pending(envelope)
+        self._check_size(envelope, row)
+        self._operations.append(Operation(OperationKind.PUT, row, _changed(row)))
+        if about is not None:
+            about.last_event_id = event_id
+            self._subjects.append(about)
+        return event_id
+
+    def commit(self, response: Any = None) -> None:
+        """Write all that was collected in one transaction, and with it that the record taken here is completed.
+
+        Parameters
+        ----------
+        response
+            What a repetition of this request is answered with; JSON.
+
+        Raises
+        ------
+        Exception
+            The `refused` of the first condition that does not hold; `Superseded` if the record was taken over;
+            `TooManyItems`, `CommitConflict`, or what AWS answers. Nothing was written then.
+        """
+        for subject in self._subjects:
+            if not any(operation.row is subject for operation in self._operations):
+                raise LookupError(f"an event is about {subject.subject}, which this unit of work does not write")
+        taken = idempotency.taken()
+        operations = [*self._operations, *([taken.completion(response)] if taken else [])]
+        if operations:
+            write(operations, self.runtime, took_effect=taken.was_completed if taken else lambda: False)
+        if taken:
+            taken.completed = True
+        self._operations, self._subjects = [], []
+
+    def _add(self, operation: Operation) -> None:
+        _declared(type(operation.row) in self._access.writes, type(operation.row), "writes")
+        self._operations.append(operation)
+
+    def _check_size(self, envelope: Envelope, row: OutboxRow) -> None:
+        size = size_of(row.serialize())
+        if size > MAX_EVENT_BYTES:
+            raise EventTooLarge(f"{envelope.type} takes {size} bytes in the outbox, which holds {MAX_EVENT_BYTES}")
+        kind, _ = kind_of(self.runtime.settings.publisher_url)
+        on_wire = kind.size(envelope)
+        if on_wire > kind.limits.entry_bytes:
+            raise EventTooLarge(
+                f"{envelope.type} takes {on_wire} bytes on its way, and its destination {kind.limits.entry_bytes}"
+            )
+
+
+def _unchanged(row: SubjectRow) -> Condition:
+    version = type(row).version
+    return version.does_not_exist() if row.version == 0 else version == row.version
+
+
+def _changed(row: Row) -> RowChanged:
+    hash_key, range_key = row._get_hash_range_key_serialized_values()
+    key = hash_key if range_key is None else f"{hash_key} {range_key}"
+    return RowChanged(f"{type(row).Meta.short_name} {key} was changed by someone else; read it again")
+
+
+def _declared(holds: bool, what: type, word: str) -> None:
+    if not holds:
+        raise NotDeclared(f"{what.__name__} is not declared: add {word}=[{what.__name__}], which grants it too")

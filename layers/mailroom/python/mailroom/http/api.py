@@ -1,10 +1,107 @@
-"""The HTTP face of a service."""
+"""APIs: what a team declares, and the Lambda handler that comes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from mailroom.http.call import Call
+from mailroom.http.command import Command
+from mailroom.http.edge import Edge
+from mailroom.http.problem import ProblemKind
+from mailroom.http.reply import Reply
+from mailroom.http.route import Method, Route
 from mailroom.needs import Access
+from mailroom.runtime import Runtime
+
+C = TypeVar("C", bound=Command)
+P = ParamSpec("P")
+Commanded = Callable[Concatenate[C, Call, P], Reply]
+Asked = Callable[Concatenate[Call, P], Reply]
+LambdaHandler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 
-class Api:  # follows
-    def __init__(self, *, access: Access) -> None:
+class Api:
+    """The HTTP face of a service.
+
+    Parameters
+    ----------
+    access
+        What its routes touch, all together: they run in one function under one role.
+    problems
+        What the domain's errors mean to callers; the detail is the error's own text.
+
+    Examples
+    --------
+    ```python
+    api = Api(access=Access(writes=(Repo,)), problems={NoSuchRepo: ProblemKind(404, "no-such-repo", "…")})
+
+
+    @api.post("/api/v1/repos", body=CreateRepo)
+    def post_repo(command: CreateRepo, call: Call) -> Reply:
+        repo = create_repo(command, call.work)
+        return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}")
+
+
+    @api.get("/api/v1/repos/{repo_id}")
+    def get_repo(call: Call, repo_id: str) -> Reply:
+        return Reply(200, RepoView.of(find_repo(repo_id, call.work)))
+    ```
+    """
+
+    def __init__(
+        self, *, access: Access, problems: Mapping[type[Exception], ProblemKind] | None = None
+    ) -> None:
         self.access = access
+        self.problems = dict(problems or {})
+        self.routes: list[Route] = []
+
+    def get(self, path: str) -> Callable[[Asked[P]], Asked[P]]:
+        """Declare a route that only reads: nothing is committed."""
+
+        def declare(function: Asked[P]) -> Asked[P]:
+            self._add("GET", path, function)
+            return function
+
+        return declare
+
+    def post(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+        """Declare a command that happens once per `Idempotency-Key`, which callers must send.
+
+        What the route collects in `call.work`, its reply and the key's record are written in one transaction.
+        """
+        return self._declare("POST", path, body)
+
+    def put(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+        """Declare a command that may happen again without harm: what it collects is written in one transaction."""
+        return self._declare("PUT", path, body)
+
+    def handler(self, make_runtime: Callable[[], Runtime]) -> LambdaHandler:
+        """Answer the Lambda handler for events of an HTTP API (payload format 2.0).
+
+        The runtime is made by the first request, so that importing the handler needs nothing of AWS.
+        """
+
+        @cache
+        def edge() -> Edge:
+            return Edge(make_runtime(), access=self.access, routes=self.routes, problems=self.problems)
+
+        def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
+            return edge().serve(event, context)
+
+        return handle
+
+    def _declare(
+        self, method: Method, path: str, body: type[C]
+    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+        def declare(function: Commanded[C, P]) -> Commanded[C, P]:
+            self._add(method, path, function, body)
+            return function
+
+        return declare
+
+    def _add(
+        self, method: Method, path: str, function: Callable[..., Reply], body: type[Command] | None = None
+    ) -> None:
+        self.routes.append(Route(method, path, function, body))

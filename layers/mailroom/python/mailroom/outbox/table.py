@@ -1,14 +1,57 @@
-"""The outbox table: its model, and every read and write that the relay makes of it."""
+"""The outbox table: its model, and every read and write that the relay makes of it.
+
+The relay works on raw items: a row moves as it is, and decoding what is only carried would cost more than
+carrying it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from botocore.exceptions import ClientError
 from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
 
+from mailroom import clients
+from mailroom.clock import epoch_seconds, timestamp
+from mailroom.failures import Failure, Unavailable, failure_of
+from mailroom.outbox.event import Envelope
+from mailroom.retry import retry
 from mailroom.row import Row
+from mailroom.transaction import Operation, OperationKind, write
+
+if TYPE_CHECKING:
+    from mailroom.runtime import Runtime
+
+Item = Mapping[str, Any]
+
+DEAD = "dead"
+DISCARDED = "discarded"
+PENDING_PREFIX, SENT_PREFIX = "pending#", "sent#"
+
+PAGE_SIZE = 100
+"""Events that the relay reads at once: as many as one BatchGetItem can look up."""
+MAX_EVENT_BYTES = 380 * 1024
+"""An item may have 400 KB; the rest is room for the failure and what else its life adds.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+BATCH_WRITE = 25
+"""Rows in one call. https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html"""
+
+
+def pending(shard: int) -> str:
+    """Answer the partition of a shard's pending events."""
+    return f"{PENDING_PREFIX}{shard:02d}"
+
+
+def sent(shard: int) -> str:
+    """Answer the partition of a shard's sent events."""
+    return f"{SENT_PREFIX}{shard:02d}"
 
 
 class OutboxRow(Row):
-    """An event in the outbox. The partition is its status and, while it matters, its shard."""
+    """An event in the outbox. The partition is its status and, while that matters, its shard."""
 
     class Meta:
         short_name = "outbox"
@@ -29,3 +72,233 @@ class OutboxRow(Row):
     died_at = UnicodeAttribute(null=True)
     redriven = NumberAttribute(null=True)
     expires_at = TTLAttribute(null=True)
+
+    @classmethod
+    def pending(cls, envelope: Envelope) -> Self:
+        """Make the row of a fresh event."""
+        return cls(
+            partition=pending(envelope.shard),
+            event_id=envelope.id,
+            type=envelope.type,
+            source=envelope.source,
+            subject=envelope.subject,
+            payload=envelope.payload,
+            traceparent=envelope.traceparent,
+            after=envelope.after,
+            created_at=envelope.time,
+        )
+
+
+def size_of(item: Item) -> int:
+    """Answer the bytes of an item as DynamoDB counts them, for the attribute types that the outbox has.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
+    total = 0
+    for name, typed in item.items():
+        value = next(iter(typed.values()))
+        total += len(name.encode()) + (len(value.encode()) if isinstance(value, str) else 1)
+    return total
+
+
+class PendingEvent:
+    """An event as the relay holds it: its raw item, and what the relay asks of it."""
+
+    __slots__ = ("after", "attempts", "due_at", "id", "item", "subject")
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.id: str = item["event_id"]["S"]
+        self.subject: str | None = item["subject"]["S"] if "subject" in item else None
+        self.after: str | None = item["after"]["S"] if "after" in item else None
+        self.due_at: str | None = item["next_attempt_at"]["S"] if "next_attempt_at" in item else None
+        self.attempts = int(item["retry_count"]["N"]) if "retry_count" in item else 0
+
+    @property
+    def lane(self) -> str:
+        """What it is published in order with: its subject, or else itself alone."""
+        return self.subject or self.id
+
+    def envelope(self) -> Envelope:
+        """Answer the event as it goes on its way."""
+        item = self.item
+        return Envelope(
+            id=self.id,
+            type=item["type"]["S"],
+            source=item["source"]["S"],
+            subject=self.subject,
+            time=item["created_at"]["S"],
+            payload=item["payload"]["S"],
+            traceparent=item["traceparent"]["S"] if "traceparent" in item else None,
+            after=self.after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Pending events, oldest first, and where the next page starts; no cursor is the end."""
+
+    events: list[PendingEvent]
+    cursor: Item | None
+
+
+class OutboxTable:
+    """What the relay does to the table."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._name = OutboxRow.Meta.table_name
+
+    def page(self, shard: int, cursor: Item | None = None, *, limit: int = PAGE_SIZE) -> Page:
+        """Read pending events, strongly consistent."""
+        start = {"ExclusiveStartKey": cursor} if cursor else {}
+        answer = clients.dynamodb().query(
+            TableName=self._name,
+            KeyConditionExpression="#partition = :pending",
+            ExpressionAttributeNames={"#partition": "partition"},
+            ExpressionAttributeValues={":pending": {"S": pending(shard)}},
+            ConsistentRead=True,
+            Limit=limit,
+            **start,  # type: ignore[arg-type]
+        )
+        return Page([PendingEvent(item) for item in answer["Items"]], answer.get("LastEvaluatedKey"))
+
+    def among(self, partition: str, ids: Sequence[str]) -> set[str]:
+        """Answer which of these ids, at most 100, the partition has: strongly consistent."""
+        found: set[str] = set()
+        wanted = [{"partition": {"S": partition}, "event_id": {"S": event_id}} for event_id in dict.fromkeys(ids)]
+
+        def look_up() -> None:
+            answer = clients.dynamodb().batch_get_item(
+                RequestItems={
+                    self._name: {
+                        "Keys": wanted,
+                        "ConsistentRead": True,
+                        "ProjectionExpression": "#id",
+                        "ExpressionAttributeNames": {"#id": "event_id"},
+                    }
+                }
+            )
+            found.update(item["event_id"]["S"] for item in answer["Responses"].get(self._name, ()))
+            unread = answer.get("UnprocessedKeys", {}).get(self._name)
+            wanted[:] = cast(list[Any], unread["Keys"]) if unread else []
+            if wanted:
+                raise Unavailable(f"DynamoDB left {len(wanted)} keys unread")
+
+        if wanted:
+            self._again(look_up)
+        return found
+
+    def mark_sent(self, shard: int, events: Sequence[PendingEvent], now: datetime) -> set[str]:
+        """Put events into `sent`; answer the ids that were confirmed."""
+        kept_until = str(epoch_seconds(now + timedelta(seconds=self._runtime.timings.sent_retention)))
+        moved = {
+            "partition": {"S": sent(shard)},
+            "sent_at": {"S": timestamp(now)},
+            "expires_at": {"N": kept_until},
+        }
+        return self._write({event.id: {"PutRequest": {"Item": {**event.item, **moved}}} for event in events})
+
+    def remove_pending(self, shard: int, ids: Sequence[str]) -> set[str]:
+        """Delete from `pending`; answer the ids that were confirmed."""
+        return self._write(
+            {
+                event_id: {"DeleteRequest": {"Key": {"partition": {"S": pending(shard)}, "event_id": {"S": event_id}}}}
+                for event_id in ids
+            }
+        )
+
+    def record_attempt(
+        self, event: PendingEvent, attempts: int, *, due_at: datetime | None = None, failure: Failure | None = None
+    ) -> bool:
+        """Note an attempt in the pending row; answer False if the row is gone.
+
+        Without the condition the update would bring back a row that someone else moved on: a ghost without payload.
+        """
+        changes = {"retry_count": {"N": str(attempts)}}
+        if due_at is not None:
+            changes["next_attempt_at"] = {"S": timestamp(due_at)}
+        if failure is not None:
+            changes["failure"] = {"S": failure.to_json()}
+        try:
+            clients.dynamodb().update_item(
+                TableName=self._name,
+                Key={"partition": event.item["partition"], "event_id": event.item["event_id"]},
+                UpdateExpression="SET " + ", ".join(f"#{name} = :{name}" for name in changes),
+                ConditionExpression="attribute_exists(#id)",
+                ExpressionAttributeNames={"#id": "event_id", **{f"#{name}": name for name in changes}},
+                ExpressionAttributeValues={f":{name}": value for name, value in changes.items()},
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
+                return False
+            raise
+        event.attempts = attempts
+        return True
+
+    def bury(self, event: PendingEvent, failure: Failure, attempts: int, now: datetime) -> bool:
+        """Move a pending event to the dead ones, with the reason; answer False if it is no longer pending."""
+        gone = EventMoved(f"{event.id} is no longer pending")
+        living = OutboxRow.from_raw_data(dict(event.item))
+        dead = OutboxRow.from_raw_data(dict(event.item))
+        dead.partition, dead.died_at, dead.failure = DEAD, timestamp(now), failure.to_json()
+        dead.retry_count, dead.next_attempt_at = attempts, None
+        try:
+            write(
+                [
+                    Operation(OperationKind.DELETE, living, gone, OutboxRow.event_id.exists()),
+                    Operation(OperationKind.PUT, dead, gone),
+                ],
+                self._runtime,
+            )
+        except EventMoved:
+            return False
+        return True
+
+    def _write(self, requests: Mapping[str, Any]) -> set[str]:
+        confirmed: set[str] = set()
+        for batch in _chunks(list(requests.items())):
+            confirmed |= self._write_batch(dict(batch))
+        return confirmed
+
+    def _write_batch(self, left: dict[str, Any]) -> set[str]:
+        ids = set(left)
+
+        def send() -> None:
+            answer = clients.dynamodb().batch_write_item(RequestItems={self._name: list(left.values())})
+            unwritten = {_id_of(request) for request in answer.get("UnprocessedItems", {}).get(self._name, ())}
+            for done in left.keys() - unwritten:
+                del left[done]
+            if left:
+                raise Unavailable(f"DynamoDB left {len(left)} rows unwritten")
+
+        try:
+            self._again(send)
+        except Exception as error:
+            # What is not confirmed stays as it is, and the caller is told which: nothing is lost by it.
+            self.unconfirmed = failure_of(error)
+        return ids - left.keys()
+
+    unconfirmed: Failure | None = None
+    """Why the latest write was not confirmed whole."""
+
+    def _again(self, operation: Any) -> None:
+        runtime = self._runtime
+        retry(
+            operation, backoff=runtime.timings.commit_backoff, clock=runtime.clock, random=runtime.random, on=Unavailable
+        )
+
+
+class EventMoved(Exception):  # noqa: N818 - says what it is
+    """An event is not where it was: another relay or an operator moved it first."""
+
+
+def _id_of(request: Any) -> str:
+    written = request["PutRequest"]["Item"] if "PutRequest" in request else request["DeleteRequest"]["Key"]
+    event_id: str = written["event_id"]["S"]
+    return event_id
+
+
+def _chunks(requests: list[Any]) -> Iterator[list[Any]]:
+    for start in range(0, len(requests), BATCH_WRITE):
+        yield requests[start : start + BATCH_WRITE]

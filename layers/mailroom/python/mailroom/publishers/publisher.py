@@ -48,7 +48,8 @@ class Publisher(Protocol):
 
     limits: Limits
 
-    def size(self, event: Envelope) -> int:
+    @staticmethod
+    def size(event: Envelope) -> int:
         """Answer the bytes that count against the limits."""
         ...
 

@@ -1,0 +1,165 @@
+"""The HTTP edge: from an event of API Gateway to an answer, with one commit in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
+
+from mailroom import telemetry
+from mailroom.failures import failure_of
+from mailroom.http import kinds
+from mailroom.http.body import Body, read_body
+from mailroom.http.call import Call
+from mailroom.http.caller import Caller, caller_of
+from mailroom.http.command import Command
+from mailroom.http.idempotency_key import HEADER, fingerprint, read_key, scoped
+from mailroom.http.problem import Problem, ProblemKind
+from mailroom.http.problem_table import ProblemTable
+from mailroom.http.reply import Answer
+from mailroom.http.route import Route
+from mailroom.idempotency import Idempotency
+from mailroom.needs import Access
+from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent, Metric
+from mailroom.unit_of_work import UnitOfWork
+
+REPLAYED = "Idempotent-Replayed"
+
+
+class LambdaContext(Protocol):
+    """What the edge asks of Lambda."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Answer the milliseconds until the function is stopped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """One request for a route that was found."""
+
+    route: Route
+    event: APIGatewayProxyEventV2
+    context: LambdaContext
+    arguments: Mapping[str, str]
+
+
+class Edge:
+    """Serves the routes of one API in one process; requests may come side by side."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        access: Access,
+        routes: Sequence[Route],
+        problems: Mapping[type[Exception], ProblemKind],
+    ) -> None:
+        self._runtime = runtime
+        self._access = access
+        self._routes = routes
+        self._problems = ProblemTable(problems)
+        life = runtime.timings.idempotency_key_life
+        self._records = {
+            route: Idempotency(runtime, prefix=route.name, life=life) for route in routes if route.keyed
+        }
+
+    def serve(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
+        """Answer an event of an HTTP API, payload format 2.0, in the form that API Gateway expects."""
+        request = APIGatewayProxyEventV2(event)
+        traceparent = request.headers.get("traceparent")
+        with telemetry.flushed_metrics(), telemetry.traced(traceparent, self._runtime.random):
+            return self._resolver(request, context).resolve(event, cast(Any, context))
+
+    def _resolver(self, event: APIGatewayProxyEventV2, context: LambdaContext) -> APIGatewayHttpResolver:
+        # Powertools' resolver keeps the request in itself, and the event on a class unless the instance has one:
+        # with one for each request, requests can be served side by side.
+        resolver = APIGatewayHttpResolver(debug=False)
+        resolver.current_event = event
+
+        def serving(route: Route) -> Callable[..., Response[str]]:
+            def serve(**arguments: str) -> Response[str]:
+                return self._respond(
+                    route.name, lambda: self._run(_Request(route, event, context, arguments))
+                )
+
+            return serve
+
+        for route in self._routes:
+            resolver.route(route.rule, method=route.method)(serving(route))
+        resolver.not_found(lambda _: self._respond("none", lambda: self._missing(event)))
+        return resolver
+
+    def _run(self, request: _Request) -> Answer:
+        route, event = request.route, request.event
+        caller = caller_of(event, self._runtime.settings.auth)
+        route.check(request.arguments)
+        body = read_body(event, route.body) if route.body else None
+        if route.keyed:
+            return self._once(request, caller, body)
+        return self._act(request, caller, body)
+
+    def _once(self, request: _Request, caller: Caller, body: Body[Command] | None) -> Answer:
+        event = request.event
+        key = read_key(event.headers.get(HEADER))
+        outcome = self._records[request.route].run(
+            key=scoped(key, caller=caller, method=event.http_method, path=event.path),
+            fingerprint=fingerprint(
+                body=body.canonical if body else "",
+                query=event.query_string_parameters,
+                if_match=event.headers.get("if-match"),
+            ),
+            remaining_ms=request.context.get_remaining_time_in_millis(),
+            act=lambda: self._act(request, caller, body).stored(),
+        )
+        answer = Answer.of_stored(outcome.value)
+        return _replayed(answer) if outcome.replayed else answer
+
+    def _act(self, request: _Request, caller: Caller, body: Body[Command] | None) -> Answer:
+        route = request.route
+        work = UnitOfWork(self._runtime, self._access if route.commits else _reading(self._access))
+        command = (body.command,) if body else ()
+        answer = route.function(*command, Call(work, caller), **request.arguments).answer()
+        if route.commits:
+            work.commit(answer.stored())
+        return answer
+
+    def _missing(self, event: APIGatewayProxyEventV2) -> Answer:
+        allowed = sorted({route.method for route in self._routes if route.matches(event.path)})
+        if not allowed:
+            raise Problem(kinds.NOT_FOUND, "no route has this path")
+        allow = ", ".join(allowed)
+        raise Problem(kinds.METHOD_NOT_ALLOWED, f"this path takes {allow}", headers={"Allow": allow})
+
+    def _respond(self, route: str, act: Callable[[], Answer]) -> Response[str]:
+        try:
+            answer = act()
+        except Exception as error:
+            problem = self._problems.problem_of(error)
+            _log(problem, error, route)
+            answer = problem.answer()
+        return Response(answer.status, headers=dict(answer.headers), body=answer.body)
+
+
+def _replayed(answer: Answer) -> Answer:
+    telemetry.count(Metric.REPLAYED_REQUESTS)
+    return replace(answer, headers={**answer.headers, REPLAYED: "true"})
+
+
+def _reading(access: Access) -> Access:
+    """Answer the same access without the right to write, so that a route whose writes nobody commits is told."""
+    return Access(reads=access.reads + access.writes, uses=access.uses)
+
+
+def _log(problem: Problem, error: Exception, route: str) -> None:
+    facts = {"route": route, "status": problem.kind.status, "problem": problem.kind.name}
+    if problem.kind == kinds.INTERNAL:
+        telemetry.log_error(LogEvent.REQUEST_FAILED, error, **facts)
+    elif problem.kind == kinds.UNAVAILABLE:
+        telemetry.log(LogEvent.REQUEST_FAILED, failure=failure_of(error), **facts)
+    else:
+        telemetry.log(LogEvent.REQUEST_REFUSED, **facts)

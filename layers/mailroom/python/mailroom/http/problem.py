@@ -1,0 +1,91 @@
+"""Problems: every answer that is no success, in the form of RFC 9457.
+
+The document on the wire (`application/problem+json`): `type` (a stable relative URI such as
+`/problems/idempotency-key-reused`), `title`, `status`, `detail`, and where they help `errors`
+(`[{"field": "owner_id", "detail": "…"}]`) and `trace_id`, which the request's log lines carry
+as their correlation id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mailroom import telemetry
+from mailroom.http.reply import Answer
+
+CONTENT_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemKind:
+    """What problems of a kind have in common.
+
+    Parameters
+    ----------
+    name
+        Names the kind for ever: its `type` is `/problems/<name>`.
+    """
+
+    status: int
+    name: str
+    title: str
+
+    @property
+    def type(self) -> str:
+        """The kind as a relative URI."""
+        return f"/problems/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong with one field of the input, e.g. `FieldError("owner_id", "Field required")`."""
+
+    field: str
+    detail: str
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457's word
+    """One problem; the HTTP edge answers it.
+
+    Parameters
+    ----------
+    detail
+        What is wrong this time, for the caller to read: no internals.
+    headers
+        Headers of the answer, such as `Allow`.
+    """
+
+    def __init__(
+        self,
+        kind: ProblemKind,
+        detail: str,
+        *,
+        errors: Sequence[FieldError] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+        self.errors = tuple(errors)
+        self.headers = dict(headers or {})
+
+    def answer(self) -> Answer:
+        """Write the problem as an answer."""
+        headers = {"Content-Type": CONTENT_TYPE, **self.headers}
+        return Answer(self.kind.status, headers, json.dumps(self._document()))
+
+    def _document(self) -> dict[str, Any]:
+        document: dict[str, Any] = {
+            "type": self.kind.type,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+        }
+        if self.errors:
+            document["errors"] = [asdict(error) for error in self.errors]
+        if traceparent := telemetry.traceparent():
+            document["trace_id"] = traceparent.split("-")[1]
+        return document

@@ -1,0 +1,59 @@
+"""The one table that says what an error means to the caller of an API."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from mailroom.failures import Failure, FailureKind, failure_of
+from mailroom.http import kinds
+from mailroom.http.problem import Problem, ProblemKind
+from mailroom.idempotency import KeyReused, StillRunning, Superseded
+from mailroom.outbox.event import EventRefused
+from mailroom.unit_of_work import EventTooLarge, RowChanged
+
+ERRORS: Mapping[type[Exception], ProblemKind] = {
+    KeyReused: kinds.KEY_REUSED,
+    StillRunning: kinds.STILL_RUNNING,
+    Superseded: kinds.STILL_RUNNING,
+    RowChanged: kinds.CONFLICT,
+    EventTooLarge: kinds.TOO_LARGE,
+    EventRefused: kinds.EVENT_REFUSED,
+}
+"""The machinery's own errors that callers can do something about; their text is the problem's detail."""
+
+COME_BACK = frozenset({kinds.STILL_RUNNING, kinds.UNAVAILABLE})
+"""Kinds of problem that go away by themselves: their answers have Retry-After."""
+
+
+class ProblemTable:
+    """Turns errors into problems.
+
+    Parameters
+    ----------
+    domain
+        What the application's own errors mean, each for its subclasses too.
+    """
+
+    def __init__(self, domain: Mapping[type[Exception], ProblemKind]) -> None:
+        self._kinds = {**ERRORS, **domain}
+
+    def problem_of(self, error: Exception) -> Problem:
+        """Answer the problem that an error is; what no line of the table knows is our fault, and stays inside."""
+        if isinstance(error, Problem):
+            return error
+        kind = next((self._kinds[base] for base in type(error).__mro__ if base in self._kinds), None)
+        if kind is not None:
+            return Problem(kind, str(error), headers=_headers(kind, getattr(error, "retry_after", None)))
+        return _unforeseen(failure_of(error))
+
+
+def _unforeseen(failure: Failure) -> Problem:
+    if failure.kind is FailureKind.UNAVAILABLE or failure.retry_after is not None:
+        kind = kinds.UNAVAILABLE
+        return Problem(kind, "nothing was changed; try again", headers=_headers(kind, failure.retry_after))
+    return Problem(kinds.INTERNAL, "the error was logged under this request's trace id")
+
+
+def _headers(kind: ProblemKind, retry_after: float | None) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(retry_after or 1)))} if kind in COME_BACK else {}

@@ -1,0 +1,105 @@
+"""Routes: what an API declares, and how a path is taken apart."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from mailroom.declarations import DeclarationError
+from mailroom.http.command import Command
+from mailroom.http.kinds import NOT_FOUND
+from mailroom.http.problem import FieldError, Problem
+from mailroom.http.reply import Reply
+
+Method = Literal["GET", "POST", "PUT"]
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_SEGMENT = r"[^/]+"
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What a placeholder stands for: every id of ours, and nothing that has to be escaped in a path or a key."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """A method and a path, and the function behind it.
+
+    Parameters
+    ----------
+    path
+        With placeholders in braces, as API Gateway writes it: `/api/v1/repos/{repo_id}`.
+    body
+        The command that the body is; None if the route takes none.
+
+    Raises
+    ------
+    DeclarationError
+        If the function does not take exactly the command (if there is one), the call, and the placeholders.
+    """
+
+    method: Method
+    path: str
+    function: Callable[..., Reply] = field(repr=False)
+    body: type[Command] | None = None
+
+    def __post_init__(self) -> None:
+        wanted = [*self.placeholders]
+        found = list(inspect.signature(self.function).parameters)[self._leading :]
+        if sorted(found) != sorted(wanted):
+            raise DeclarationError(
+                f"{self.name}: after command and call, {self.function.__name__} must take {wanted}, not {found}"
+            )
+
+    @property
+    def name(self) -> str:
+        """Names the route in logs and idempotency records."""
+        return f"{self.method} {self.path}"
+
+    @property
+    def placeholders(self) -> list[str]:
+        """The names in the path."""
+        return _PLACEHOLDER.findall(self.path)
+
+    @property
+    def keyed(self) -> bool:
+        """Whether a request must carry an Idempotency-Key."""
+        return self.method == "POST"
+
+    @property
+    def commits(self) -> bool:
+        """Whether the request may change something."""
+        return self.method != "GET"
+
+    @property
+    def rule(self) -> str:
+        """The path as Powertools writes it: `/api/v1/repos/<repo_id>`."""
+        return _PLACEHOLDER.sub(r"<\1>", self.path)
+
+    def matches(self, path: str) -> bool:
+        """Answer whether a concrete path is one of this route, whatever the method."""
+        return self._pattern.fullmatch(path) is not None
+
+    def check(self, arguments: Mapping[str, str]) -> None:
+        """Refuse what no id of ours looks like, before it gets near a table.
+
+        Raises
+        ------
+        Problem
+            404: such a thing cannot exist.
+        """
+        for name, value in arguments.items():
+            if not _ID.fullmatch(value):
+                detail = "an id has 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
+                raise Problem(NOT_FOUND, f"{name}: {detail}", errors=[FieldError(name, detail)])
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        parts = [re.escape(part) for part in _PLACEHOLDER.split(self.path)[::2]]
+        return re.compile(_SEGMENT.join(parts))
+
+    @property
+    def _leading(self) -> int:
+        return 1 if self.body is None else 2

@@ -1,0 +1,114 @@
+"""The relay: takes pending events to their destination, in order per subject, each once in steady state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+from mailroom import telemetry
+from mailroom.lease import Lease, LeaseLost
+from mailroom.outbox.event import SHARDS
+from mailroom.outbox.table import PENDING_PREFIX, OutboxTable
+from mailroom.outbox.turn import SIDE_BY_SIDE, Drained, Turn, Walk
+from mailroom.publishers.publisher import Destination, Publisher
+from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent
+
+
+def lease_name(shard: int) -> str:
+    """Answer the name of the lease under which a shard is drained."""
+    return f"relay#{shard:02d}"
+
+
+class Relay:
+    """Delivers the outbox to one destination."""
+
+    def __init__(self, runtime: Runtime, publisher: Publisher) -> None:
+        self._runtime = runtime
+        self._publisher = publisher
+        self._table = OutboxTable(runtime)
+        self._threads = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="relay")
+
+    def drain(
+        self, shard: int, *, walk: Walk | None = None, pages: int | None = None, deadline: float | None = None
+    ) -> Drained:
+        """Publish what is due in a shard, oldest first.
+
+        Parameters
+        ----------
+        walk
+            Where an earlier turn stopped; without it the turn starts at the oldest event.
+        pages
+            How many pages this turn takes at most; without it all of them.
+        deadline
+            The `clock.monotonic()` from which no new wave is begun.
+
+        Raises
+        ------
+        Exception
+            What AWS answers to the relay's own reads and writes; what was published is marked before.
+        """
+        held = Lease(lease_name(shard), self._runtime).acquire()
+        if held is None:
+            return Drained(ours=False)
+        turn = Turn(
+            self._runtime,
+            self._publisher,
+            self._threads,
+            shard=shard,
+            held=held,
+            walk=walk or Walk(),
+            deadline=deadline,
+        )
+        try:
+            turn.run(pages)
+        except LeaseLost as error:
+            # Someone else is at work here by now: to mark anything would be to write over them.
+            telemetry.log_error(LogEvent.RELAY_LEASE_LOST, error, shard=shard)
+        except Exception:
+            turn.release()
+            raise
+        else:
+            turn.release()
+        return turn.drained
+
+    def has_mail(self, shard: int) -> bool:
+        """Answer whether anything is pending in a shard: one read."""
+        return bool(self._table.page(shard, limit=1).events)
+
+
+def shards_with_mail(records: Iterable[dict[str, Any]]) -> list[int]:
+    """Answer the shards that a batch of stream records tells of, each once."""
+    partitions = {record["dynamodb"]["Keys"]["partition"]["S"] for record in records}
+    shards = (p.removeprefix(PENDING_PREFIX) for p in partitions if p.startswith(PENDING_PREFIX))
+    return sorted({int(shard) for shard in shards if int(shard) < SHARDS})
+
+
+def relay_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, Any], Any], None]:
+    """Make the Lambda handler that the outbox table's stream wakes.
+
+    A wake-up is only a hint: it never waits, and the sweep delivers whatever all of them missed.
+    """
+
+    @cache
+    def relay() -> tuple[Runtime, Relay]:
+        runtime = make_runtime()
+        return runtime, Relay(runtime, runtime.use(Destination).publisher)
+
+    def handler(event: dict[str, Any], context: Any) -> None:
+        runtime, instance = relay()
+        deadline = runtime.deadline(context)
+        errors = []
+        with telemetry.flushed_metrics():
+            for shard in shards_with_mail(event["Records"]):
+                try:
+                    instance.drain(shard, deadline=deadline)
+                except Exception as error:  # one shard's trouble is not another's
+                    telemetry.log_error(LogEvent.RELAY_FAILED, error, shard=shard)
+                    errors.append(error)
+        if errors:
+            raise ExceptionGroup("shards that could not be drained", errors)
+
+    return handler

@@ -1,0 +1,327 @@
+"""One turn at a shard: what a relay does between taking the shard's lease and giving it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from mailroom import telemetry
+from mailroom.clock import moment, timestamp
+from mailroom.failures import Failure, FailureKind
+from mailroom.lease import HeldLease, LeaseLost
+from mailroom.outbox.lanes import Lanes
+from mailroom.outbox.table import BATCH_WRITE, PAGE_SIZE, Item, OutboxTable, PendingEvent, pending, sent
+from mailroom.publishers.publisher import Outcome, Publisher, Sent, batches
+from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent, Metric
+
+SIDE_BY_SIDE = 4
+"""Calls to the destination at once."""
+
+_PAUSED_UNTIL, _PAUSES = "paused_until", "pauses"
+_KILLED = Failure(
+    FailureKind.PERMANENT, "RelayKilled", "the relay ended during each attempt to send it: memory, time-out or crash"
+)
+
+
+@dataclass(slots=True)
+class Walk:
+    """One way through a shard's pending events, from the oldest on; it may be made in several turns.
+
+    Parameters
+    ----------
+    unclean
+        The lease was left by a holder that may have published what it did not mark: every page is checked
+        against `sent`, and the first events go one by one, each counted before it is sent.
+    careful
+        How many events still go one by one.
+    """
+
+    cursor: Item | None = None
+    unclean: bool = False
+    careful: int = 0
+    token: int = 0
+    finished: bool = False
+
+    def resume(self, held: HeldLease) -> None:
+        """Go on under a lease: afresh and with caution, unless the only one to leave it unclean is this walk."""
+        only_unfinished = self.unclean and held.token == self.token + 1
+        if not held.was_clean and not only_unfinished:
+            self.cursor, self.unclean, self.careful = None, True, PAGE_SIZE
+        self.token = held.token
+
+    def failed(self) -> None:
+        """Forget that the walk went well so far: the next turn starts afresh."""
+        self.unclean, self.finished = False, False
+
+
+@dataclass(slots=True)
+class Drained:
+    """What one turn at a shard came to.
+
+    Parameters
+    ----------
+    ours
+        False if another relay holds the shard: nothing was done.
+    next_due
+        When the first event that waits, or the shard's pause, is due.
+    """
+
+    ours: bool = True
+    sent: int = 0
+    retried: int = 0
+    dead: int = 0
+    next_due: datetime | None = None
+
+    def waits_until(self, due: datetime) -> None:
+        """Note that something falls due then."""
+        self.next_due = due if self.next_due is None else min(self.next_due, due)
+
+
+class Turn:
+    """One hold of a shard's lease."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        publisher: Publisher,
+        threads: Executor,
+        *,
+        shard: int,
+        held: HeldLease,
+        walk: Walk,
+        deadline: float | None,
+    ) -> None:
+        self.drained = Drained()
+        self._runtime = runtime
+        self._table = OutboxTable(runtime)
+        self._publisher = publisher
+        self._threads = threads
+        self._shard = shard
+        self._held = held
+        self._walk = walk
+        self._deadline = deadline
+        self._confirmed = True
+        self._lost = False
+        self._paused = False
+        walk.resume(held)
+
+    def run(self, pages: int | None) -> None:
+        """Walk page by page until the end is reached, pages or time are used up, or the destination is down.
+
+        Raises
+        ------
+        LeaseLost
+            Nothing was marked since.
+        """
+        if self._still_paused():
+            return
+        while pages is None or pages > 0:
+            page = self._table.page(self._shard, self._walk.cursor)
+            self._deliver(page.events)
+            if self._paused or self._out_of_time():
+                return
+            self._walk.cursor, self._walk.finished = page.cursor, page.cursor is None
+            if self._walk.finished:
+                return
+            pages = None if pages is None else pages - 1
+
+    def release(self) -> None:
+        """Give the lease back: clean only if every write was confirmed and an unclean walk has seen every page."""
+        if self._lost:
+            return
+        clean = self._confirmed and (self._walk.finished or not self._walk.unclean)
+        if not self._confirmed:
+            self._walk.failed()
+        if not clean:
+            telemetry.log(LogEvent.RELAY_LEFT_UNCLEAN, shard=self._shard)
+        try:
+            self._held.release(clean=clean)
+        except LeaseLost as error:
+            telemetry.log_error(LogEvent.RELAY_LEASE_LOST, error, shard=self._shard)
+
+    # A page
+
+    def _deliver(self, events: list[PendingEvent]) -> None:
+        if not events:
+            return
+        self._ensure()
+        confirmed, self._confirmed = self._confirmed, False  # until this page's marks are
+        if self._walk.unclean:
+            published = self._table.among(sent(self._shard), [event.id for event in events])
+            confirmed = self._remove(published) and confirmed
+            events = [event for event in events if event.id not in published]
+        lanes = self._lanes(events)
+        if self._walk.careful:
+            confirmed = self._deliver_carefully(lanes) and confirmed
+        self._confirmed = self._deliver_in_waves(lanes) and confirmed
+
+    def _lanes(self, events: list[PendingEvent]) -> Lanes:
+        here = {event.id for event in events}
+        elsewhere = [event.after for event in events if event.after is not None and event.after not in here]
+        blocked = self._table.among(pending(self._shard), elsewhere)
+        lanes = Lanes(events, now=timestamp(self._now()), blocked=blocked)
+        for due_at in lanes.waiting_until:
+            self.drained.waits_until(moment(due_at))
+        return lanes
+
+    def _deliver_in_waves(self, lanes: Lanes) -> bool:
+        done: list[PendingEvent] = []
+        try:
+            while not self._paused and not self._out_of_time() and (wave := lanes.wave()):
+                for event, outcome in zip(wave, self._publish(wave), strict=True):
+                    self._judge(event, outcome, lanes, done, attempts=event.attempts + 1)
+        except LeaseLost:
+            raise
+        except Exception:
+            self._mark(done)  # what was published must not be published again because of another event's error
+            raise
+        return self._mark(done)
+
+    def _deliver_carefully(self, lanes: Lanes) -> bool:
+        """Send one by one, counting each attempt before it and marking each event after it.
+
+        So an event that kills the relay is known by its count, and takes no event before it along.
+        """
+        confirmed = True
+        while self._walk.careful and not self._paused and not self._out_of_time() and (event := lanes.oldest()):
+            attempts = event.attempts + 1
+            if attempts > self._runtime.timings.relay_backoff.attempts:
+                self._bury(event, _KILLED, event.attempts, lanes)
+            elif self._table.record_attempt(event, attempts):
+                confirmed = self._send_one(event, attempts, lanes) and confirmed
+            else:
+                lanes.hold(event)
+            self._walk.careful -= 1
+        return confirmed
+
+    def _send_one(self, event: PendingEvent, attempts: int, lanes: Lanes) -> bool:
+        done: list[PendingEvent] = []
+        (outcome,) = self._publish([event])
+        self._judge(event, outcome, lanes, done, attempts=attempts)
+        if self._paused:
+            self._table.record_attempt(event, attempts - 1)  # a destination that is down burns nobody's attempts
+        return self._mark(done)
+
+    # An event
+
+    def _judge(
+        self, event: PendingEvent, outcome: Outcome, lanes: Lanes, done: list[PendingEvent], *, attempts: int
+    ) -> None:
+        if isinstance(outcome, Sent):
+            event.attempts = attempts
+            done.append(event)
+            lanes.passed(event)
+        elif outcome.kind is FailureKind.UNAVAILABLE:
+            lanes.hold(event)
+            self._pause(outcome)
+        elif outcome.kind is FailureKind.PERMANENT or attempts >= self._runtime.timings.relay_backoff.attempts:
+            self._bury(event, outcome, attempts, lanes)
+        else:
+            lanes.hold(event)
+            self._retry(event, outcome, attempts)
+
+    def _retry(self, event: PendingEvent, failure: Failure, attempts: int) -> None:
+        delay = self._runtime.timings.relay_backoff.delay(attempts - 1, self._runtime.random)
+        due_at = self._now() + timedelta(seconds=max(delay, failure.retry_after or 0))
+        if not self._table.record_attempt(event, attempts, due_at=due_at, failure=failure):
+            return
+        self.drained.retried += 1
+        self.drained.waits_until(due_at)
+        telemetry.count(Metric.EVENTS_RETRIED)
+        telemetry.log(LogEvent.EVENT_RETRIED, failure=failure, attempt=attempts, **_facts(event))
+
+    def _bury(self, event: PendingEvent, failure: Failure, attempts: int, lanes: Lanes) -> None:
+        if not self._table.bury(event, failure, attempts, self._now()):
+            lanes.hold(event)
+            return
+        lanes.passed(event)
+        self.drained.dead += 1
+        telemetry.count(Metric.EVENTS_DEAD)
+        telemetry.log(LogEvent.EVENT_DEAD, failure=failure, attempt=attempts, **_facts(event))
+
+    def _publish(self, wave: Sequence[PendingEvent]) -> list[Outcome]:
+        loads = list(batches([event.envelope() for event in wave], self._publisher))
+        outcomes: list[Outcome] = []
+        for start in range(0, len(loads), SIDE_BY_SIDE):
+            self._ensure()
+            group = loads[start : start + SIDE_BY_SIDE]
+            answers = self._threads.map(self._publisher.publish, group) if len(group) > 1 else [
+                self._publisher.publish(group[0])
+            ]  # fmt: skip
+            for answer in answers:
+                outcomes.extend(answer)
+        return outcomes
+
+    def _mark(self, done: Sequence[PendingEvent]) -> bool:
+        """Put into `sent`, then delete from `pending` what was confirmed put; answer whether all of it was."""
+        confirmed = True
+        for start in range(0, len(done), BATCH_WRITE):
+            self._ensure()
+            batch = done[start : start + BATCH_WRITE]
+            marked = self._table.mark_sent(self._shard, batch, self._now())
+            confirmed = self._remove(marked) and len(marked) == len(batch) and confirmed
+            self._report_sent([event for event in batch if event.id in marked])
+        return confirmed
+
+    def _report_sent(self, events: Sequence[PendingEvent]) -> None:
+        if not events:
+            return
+        for event in events:
+            telemetry.log(LogEvent.EVENT_SENT, attempt=event.attempts, **_facts(event))
+        self.drained.sent += len(events)
+        telemetry.count(Metric.EVENTS_PUBLISHED, len(events))
+        lag = self._now() - moment(events[0].item["created_at"]["S"])
+        telemetry.measure_seconds(Metric.RELAY_LAG_SECONDS, max(lag.total_seconds(), 0))
+        if not self._paused:
+            self._held.memo.pop(_PAUSES, None)
+            self._held.memo.pop(_PAUSED_UNTIL, None)
+
+    def _remove(self, ids: Iterable[str]) -> bool:
+        wanted = list(ids)
+        return len(self._table.remove_pending(self._shard, wanted)) == len(wanted)
+
+    # Time, the lease and the destination
+
+    def _now(self) -> datetime:
+        return self._runtime.clock.now()
+
+    def _out_of_time(self) -> bool:
+        return self._deadline is not None and self._runtime.clock.monotonic() >= self._deadline
+
+    def _ensure(self) -> None:
+        try:
+            self._held.ensure()
+        except LeaseLost:
+            self._lost = True
+            raise
+
+    def _still_paused(self) -> bool:
+        until = self._held.memo.get(_PAUSED_UNTIL)
+        if until is None or until <= timestamp(self._now()):
+            return False
+        self.drained.waits_until(moment(until))
+        return True
+
+    def _pause(self, failure: Failure) -> None:
+        """Leave the shard alone for a while: the destination is down, which is no event's fault."""
+        if self._paused:
+            return
+        self._paused = True
+        pauses = int(self._held.memo.get(_PAUSES, 0))
+        delay = self._runtime.timings.pause_backoff.delay(pauses, self._runtime.random)
+        until = self._now() + timedelta(seconds=max(delay, failure.retry_after or 0))
+        self._held.memo.update({_PAUSED_UNTIL: timestamp(until), _PAUSES: pauses + 1})
+        self.drained.waits_until(until)
+        telemetry.count(Metric.RELAY_PAUSED)
+        telemetry.log(LogEvent.RELAY_PAUSED, failure=failure, shard=self._shard, until=timestamp(until))
+
+
+def _facts(event: PendingEvent) -> dict[str, Any]:
+    facts = {"event_id": event.id, "type": event.item["type"]["S"], "subject": event.subject}
+    if "traceparent" in event.item:
+        facts["correlation_id"] = event.item["traceparent"]["S"].split("-")[1]
+    return facts

@@ -1,0 +1,92 @@
+"""AWS in process, by moto: good for one thread at a time, so a lock makes its calls one at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from threading import RLock
+from typing import Any
+
+import botocore.client
+import moto  # noqa: F401 - before any client is made
+import pytest
+from app import owners, repos  # noqa: F401 - their models' tables are made too
+from app.settings import AppSettings
+from moto import mock_aws
+
+from mailroom import clients
+from mailroom.clients import Call, observed
+from mailroom.row import Row, bind
+from mailroom.runtime import Runtime
+from mailroom.settings import Settings
+from mailroom.testing import ManualClock
+
+BUS = "bus"
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """AWS with nothing in it; moto loses updates of concurrent threads, AWS doesn't: hence the lock."""
+    lock, call = RLock(), botocore.client.BaseClient._make_api_call
+
+    def one_at_a_time(self: Any, *args: Any) -> Any:
+        with lock:
+            return call(self, *args)
+
+    with mock_aws():
+        clients.forget()
+        monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", one_at_a_time)
+        yield
+    clients.forget()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def runtime(aws: None, clock: ManualClock) -> Runtime:
+    """The surroundings of one process, with every table made from its model and the bus there."""
+    settings = Settings(
+        stage="test",
+        auth="none",
+        source="test.service",
+        publisher_url=f"eventbridge://{BUS}",
+        outbox_table="outbox-table",
+        idempotency_table="idempotency-table",
+        leases_table="leases-table",
+    )
+    app_settings = AppSettings(
+        repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com"
+    )
+    bind(settings, app_settings)
+    for name in (settings.table_names() | app_settings.table_names()).keys():
+        Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
+    clients.events().create_event_bus(Name=BUS)
+    return Runtime(settings, app_settings, clock=clock, random=Random(1))
+
+
+class CallCounter:
+    """Counts AWS calls by operation, and keeps them with their parameters."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def before(self, call: Call) -> None:
+        self.calls.append(call)
+
+    def after(self, call: Call, answer: dict[str, Any]) -> None: ...
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(call.operation for call in self.calls)
+
+
+@pytest.fixture
+def calls(runtime: Runtime) -> Iterator[CallCounter]:
+    """The AWS calls made from here on."""
+    counter = CallCounter()
+    with observed(counter):
+        yield counter
