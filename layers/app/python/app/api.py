@@ -1,11 +1,84 @@
-"""The HTTP routes of the domain."""
+"""The HTTP routes of the domain, and what they show of it."""
 
 from __future__ import annotations
 
+from typing import Self
+
+from pydantic import BaseModel
+
 from app.events import RepoCreated
-from app.owners import Owner
-from app.repos import Repo
+from app.owners import DEFAULT_REPO_QUOTA, Owner, PutOwner, QuotaExceeded, find_owner, set_owner
+from app.repos import CreateRepo, NoSuchRepo, Repo, create_repo, find_repo
 from mailroom.http.api import Api
+from mailroom.http.call import Call
+from mailroom.http.problem import ProblemKind
+from mailroom.http.reply import Reply
 from mailroom.needs import Access
 
-api = Api(access=Access(writes=(Repo, Owner), publishes=(RepoCreated,)))
+api = Api(
+    access=Access(writes=(Repo, Owner), publishes=(RepoCreated,)),
+    problems={
+        QuotaExceeded: ProblemKind(409, "quota-exceeded", "The owner's quota of repositories is used up"),
+        NoSuchRepo: ProblemKind(404, "no-such-repo", "There is no such repository"),
+    },
+)
+
+
+class RepoView(BaseModel):
+    """A repository as callers see it."""
+
+    id: str
+    name: str
+    owner_id: str
+    version: int
+    created_at: str
+
+    @classmethod
+    def of(cls, repo: Repo) -> Self:
+        """Show a repository."""
+        return cls(
+            id=repo.id,
+            name=repo.name,
+            owner_id=repo.owner_id,
+            version=int(repo.version),
+            created_at=repo.created_at,
+        )
+
+
+class OwnerView(BaseModel):
+    """An owner as callers see it: with the quota that counts, set or not."""
+
+    id: str
+    email: str | None
+    repo_quota: int
+
+    @classmethod
+    def of(cls, owner: Owner) -> Self:
+        """Show an owner."""
+        quota = DEFAULT_REPO_QUOTA if owner.repo_quota is None else int(owner.repo_quota)
+        return cls(id=owner.id, email=owner.email, repo_quota=quota)
+
+
+@api.post("/api/v1/repos", body=CreateRepo)
+def post_repo(command: CreateRepo, call: Call) -> Reply:
+    """Make a repository."""
+    repo = create_repo(command, call.work)
+    return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}")
+
+
+@api.get("/api/v1/repos/{repo_id}")
+def get_repo(call: Call, repo_id: str) -> Reply:
+    """Show a repository."""
+    return Reply(200, RepoView.of(find_repo(repo_id, call.work)))
+
+
+@api.put("/api/v1/owners/{owner_id}", body=PutOwner)
+def put_owner(command: PutOwner, call: Call, owner_id: str) -> Reply:
+    """Set what is known of an owner."""
+    return Reply(200, OwnerView.of(set_owner(owner_id, command, call.work)))
+
+
+@api.get("/api/v1/owners/{owner_id}")
+def get_owner(call: Call, owner_id: str) -> Reply:
+    """Show an owner; one that nobody ever set has the defaults."""
+    return Reply(200, OwnerView.of(find_owner(owner_id, call.work)))

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import StringConstraints
 from pynamodb.attributes import UnicodeAttribute
 
+from app.events import RepoCreated
+from app.owners import OwnerId, count_repo
+from mailroom.clock import timestamp
+from mailroom.http.command import Command
 from mailroom.row import SubjectRow
+from mailroom.unit_of_work import UnitOfWork
+
+RepoName = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$"
+    ),
+]
+"""One line of text: white space around it is not part of the name, and it has no control characters."""
+
+
+class NoSuchRepo(Exception):
+    """There is no repository with this id."""
+
+    def __init__(self, repo_id: str) -> None:
+        super().__init__(f"there is no repository {repo_id}")
 
 
 class Repo(SubjectRow):
@@ -17,3 +40,33 @@ class Repo(SubjectRow):
     name = UnicodeAttribute()
     owner_id = UnicodeAttribute()
     created_at = UnicodeAttribute()
+
+
+class CreateRepo(Command):
+    """What a new repository is made of."""
+
+    name: RepoName
+    owner_id: OwnerId
+
+
+def create_repo(command: CreateRepo, work: UnitOfWork) -> Repo:
+    """Make a repository; the commit raises `QuotaExceeded` if its owner may have no more."""
+    repo = Repo(work.new_id(), name=command.name, owner_id=command.owner_id, created_at=timestamp(work.now()))
+    work.save(repo)
+    work.publish(RepoCreated(repo_id=repo.id, name=repo.name, owner_id=repo.owner_id), about=repo)
+    count_repo(repo.owner_id, work)
+    return repo
+
+
+def find_repo(repo_id: str, work: UnitOfWork) -> Repo:
+    """Answer a repository.
+
+    Raises
+    ------
+    NoSuchRepo
+        If there is none.
+    """
+    repo = work.get(Repo, repo_id)
+    if repo is None:
+        raise NoSuchRepo(repo_id)
+    return repo

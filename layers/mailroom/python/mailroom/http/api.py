@@ -74,7 +74,7 @@ class Api:
         return self._declare("POST", path, body)
 
     def put(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
-        """Declare a command that may happen again without harm: what it collects is written in one transaction."""
+        """Declare a command that may be repeated: what it collects is written in one transaction."""
         return self._declare("PUT", path, body)
 
     def handler(self, make_runtime: Callable[[], Runtime]) -> LambdaHandler:

@@ -58,7 +58,7 @@ def _iam_caller(event: APIGatewayProxyEventV2) -> Caller:
 def _without_session(principal: str) -> str:
     """Answer a role's unique id for one of its sessions, and any other principal as it is.
 
-    A session is `AROA…:session`. A federated user is `account:name`, where the name is all that tells users apart.
+    A session is `AROA…:session`. A federated user is `account:name`: only the name tells one from another.
     https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_variables.html#principaltable
     """
     role, _, _ = principal.partition(":")

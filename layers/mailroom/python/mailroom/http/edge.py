@@ -76,8 +76,8 @@ class Edge:
             return self._resolver(request, context).resolve(event, cast(Any, context))
 
     def _resolver(self, event: APIGatewayProxyEventV2, context: LambdaContext) -> APIGatewayHttpResolver:
-        # Powertools' resolver keeps the request in itself, and the event on a class unless the instance has one:
-        # with one for each request, requests can be served side by side.
+        # Powertools' resolver keeps the request in itself, and the event on its class unless the instance
+        # has one: with a resolver for each request, requests can be served side by side.
         resolver = APIGatewayHttpResolver(debug=False)
         resolver.current_event = event
 
@@ -151,12 +151,12 @@ def _replayed(answer: Answer) -> Answer:
 
 
 def _reading(access: Access) -> Access:
-    """Answer the same access without the right to write, so that a route whose writes nobody commits is told."""
+    """Answer the same access without the right to write: what a GET collects would never be committed."""
     return Access(reads=access.reads + access.writes, uses=access.uses)
 
 
 def _log(problem: Problem, error: Exception, route: str) -> None:
-    facts = {"route": route, "status": problem.kind.status, "problem": problem.kind.name}
+    facts: dict[str, Any] = {"route": route, "status": problem.kind.status, "problem": problem.kind.name}
     if problem.kind == kinds.INTERNAL:
         telemetry.log_error(LogEvent.REQUEST_FAILED, error, **facts)
     elif problem.kind == kinds.UNAVAILABLE:

@@ -22,7 +22,7 @@ _ESCAPED = re.compile(r'\\(["\\])')
 
 
 def read_key(header: str | None) -> str:
-    """Answer the key of a request; the draft's quoted form (RFC 8941, section 3.3.3) is the same key as the bare one.
+    """Answer the key of a request: the draft's quoted form (RFC 8941, section 3.3.3) or the bare one.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The kinds of problem that the machinery knows: each name is part of the API and never changes its meaning."""
+"""The kinds of problem that the machinery knows: each name is part of the API and keeps its meaning."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class FieldError:
     detail: str
 
 
-class Problem(Exception):  # noqa: N818 - RFC 9457's word
+class Problem(Exception):
     """One problem; the HTTP edge answers it.
 
     Parameters

@@ -39,7 +39,7 @@ class ProblemTable:
         self._kinds = {**ERRORS, **domain}
 
     def problem_of(self, error: Exception) -> Problem:
-        """Answer the problem that an error is; what no line of the table knows is our fault, and stays inside."""
+        """Answer the problem that an error is; what the table does not know is ours to mend, and hidden."""
         if isinstance(error, Problem):
             return error
         kind = next((self._kinds[base] for base in type(error).__mro__ if base in self._kinds), None)

@@ -49,7 +49,7 @@ class Answer:
     body: str | None
 
     def stored(self) -> dict[str, Any]:
-        """Write the answer as an idempotency record keeps it: `{"status": 201, "headers": {…}, "body": "…"}`."""
+        """Write the answer as a record keeps it: `{"status": 201, "headers": {…}, "body": "…"}`."""
         return {"status": self.status, "headers": dict(self.headers), "body": self.body}
 
     @classmethod

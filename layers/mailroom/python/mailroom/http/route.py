@@ -50,7 +50,7 @@ class Route:
         found = list(inspect.signature(self.function).parameters)[self._leading :]
         if sorted(found) != sorted(wanted):
             raise DeclarationError(
-                f"{self.name}: after command and call, {self.function.__name__} must take {wanted}, not {found}"
+                f"{self.name}: after command and call the function must take {wanted}, not {found}"
             )
 
     @property

@@ -1,8 +1,8 @@
 """JSON as strangers send it: what some reader along the way would misread or refuse is refused here.
 
-Refused beyond what is no JSON (RFC 8259): a name twice in an object (section 4), NaN and Infinity (section 6),
-integers beyond ±(2^53 - 1) (section 6), other numbers that no double or no DynamoDB number holds, lone
-surrogates (section 8.2), control characters other than tab and line ends, and nesting beyond 32 levels.
+Refused beyond what is no JSON (RFC 8259): a name twice in an object (section 4), NaN, Infinity and integers
+beyond ±(2^53 - 1) (section 6), other numbers that no double or no DynamoDB number holds, lone surrogates
+(section 8.2), control characters other than tab and line ends, and nesting beyond 32 levels.
 """
 
 from __future__ import annotations
