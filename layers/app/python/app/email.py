@@ -23,8 +23,9 @@ class Email:
 
     @classmethod
     def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
-        """Answer the right to send: SES checks it against the identity of sender and, in its sandbox, receiver."""
-        return (Need(("ses:SendEmail",), "ses:identity/*"),)
+        """Answer the right to send."""
+        why_many = "SES checks the identities of the sender and, in its sandbox, of each receiver"
+        return (Need(("ses:SendEmail",), "ses:identity/*", why_many),)
 
     @classmethod
     def connect(cls, runtime: Runtime) -> Self:

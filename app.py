@@ -1,0 +1,20 @@
+"""The entry of `cdk`: reads the outside world, here and nowhere else, and builds the stacks of one stage."""
+
+from __future__ import annotations
+
+import os
+
+from aws_cdk import App, Environment
+
+from infra.stacks import add_stacks
+from infra.stage import StageConfig
+
+app = App()
+stage = StageConfig.of(
+    app.node.try_get_context("stage") or "dev",
+    email_sender=app.node.get_context("email_sender"),
+    alarm_email=app.node.try_get_context("alarm_email"),
+)
+env = Environment(account=os.environ.get("CDK_DEFAULT_ACCOUNT"), region=os.environ.get("CDK_DEFAULT_REGION"))
+add_stacks(app, stage=stage, env=env)
+app.synth()

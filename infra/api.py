@@ -1,0 +1,95 @@
+"""The HTTP API."""
+
+from __future__ import annotations
+
+import json
+from typing import cast
+
+from aws_cdk import aws_apigatewayv2 as apigatewayv2
+from aws_cdk import aws_logs as logs
+from aws_cdk.aws_apigatewayv2_authorizers import HttpIamAuthorizer
+from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
+from constructs import Construct
+
+from infra.grants import RECORD_ACTIONS
+from infra.lambda_function import LambdaFunction, Workload
+from infra.surroundings import Surroundings
+from mailroom.idempotency import IdempotencyRow
+from mailroom.needs import Access
+
+NAME = "api"
+_LOGGED = {
+    "requestId": "requestId",
+    "requestTime": "requestTime",
+    "method": "httpMethod",
+    "path": "path",
+    "status": "status",
+    "responseLength": "responseLength",
+    "responseLatency": "responseLatency",
+    "functionLatency": "integrationLatency",
+    "functionError": "integrationErrorMessage",
+    "error": "error.message",
+    "caller": "identity.caller",
+    "ip": "identity.sourceIp",
+    "userAgent": "identity.userAgent",
+}
+"""https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging-variables.html"""
+
+
+class PublicApi(Construct):
+    """The API that callers use, in front of one function that knows its routes."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        surroundings: Surroundings,
+        access: Access,
+    ) -> None:
+        super().__init__(scope, id_)
+        self._surroundings = surroundings
+        self.function = self._build_function(access)
+        self.api = apigatewayv2.HttpApi(self, "Http", create_default_stage=False)
+        self.stage = self._build_stage()
+        self._add_routes()
+
+    def _build_function(self, access: Access) -> LambdaFunction:
+        timeout = self._surroundings.timings.api_timeout
+        workload = Workload(name=NAME, folder="api", access=access, timeout=timeout)
+        function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
+        function.allow(IdempotencyRow, RECORD_ACTIONS)
+        return function
+
+    def _build_stage(self) -> apigatewayv2.HttpStage:
+        config = self._surroundings.stage
+        stage = apigatewayv2.HttpStage(
+            self,
+            "Stage",
+            http_api=self.api,
+            stage_name="$default",
+            auto_deploy=True,
+            throttle=apigatewayv2.ThrottleSettings(
+                rate_limit=config.throttle_rate, burst_limit=config.throttle_burst
+            ),
+        )
+        cast(apigatewayv2.CfnStage, stage.node.default_child).access_log_settings = self._access_log()
+        return stage
+
+    def _access_log(self) -> apigatewayv2.CfnStage.AccessLogSettingsProperty:
+        config = self._surroundings.stage
+        group = logs.LogGroup(
+            self, "AccessLog", retention=config.log_retention, removal_policy=config.removal_policy
+        )
+        line = json.dumps({name: f"$context.{variable}" for name, variable in _LOGGED.items()})
+        return apigatewayv2.CfnStage.AccessLogSettingsProperty(
+            destination_arn=group.log_group_arn, format=line
+        )
+
+    def _add_routes(self) -> None:
+        self.api.add_routes(
+            path="/api/{proxy+}",
+            methods=[apigatewayv2.HttpMethod.ANY],
+            integration=HttpLambdaIntegration("Function", self.function.function),
+            authorizer=HttpIamAuthorizer() if self._surroundings.stage.auth == "iam" else None,
+        )

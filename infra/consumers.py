@@ -1,0 +1,119 @@
+"""Everything that consumers need, built from what each declares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_lambda_event_sources as sources
+from constructs import Construct
+
+from infra.grants import RECORD_ACTIONS
+from infra.lambda_function import LambdaFunction, Workload
+from infra.monitoring import Runbook
+from infra.queue import DeadLetterQueue, QueueWithDeadLetters
+from infra.stage import SERVICE
+from infra.surroundings import Surroundings
+from mailroom.consumer import Consumer
+from mailroom.idempotency import IdempotencyRow
+
+
+class DeployedConsumer(Construct):
+    """One consumer: bus → rule → queue → function, with a place for what each of them cannot pass on."""
+
+    def __init__(
+        self, scope: Construct, consumer: Consumer, *, surroundings: Surroundings, bus: events.EventBus
+    ) -> None:
+        super().__init__(scope, consumer.name)
+        self._consumer = consumer
+        self._surroundings = surroundings
+        self.function = self._build_function()
+        self.queue = self._build_queue()
+        self.undelivered = self._subscribe(bus)
+        self._feed()
+
+    def _build_function(self) -> LambdaFunction:
+        timeout = self._surroundings.timings.consumer_timeout
+        workload = Workload.of(self._consumer, folder="consumer", timeout=timeout)
+        function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
+        function.allow(IdempotencyRow, RECORD_ACTIONS)
+        return function
+
+    def _build_queue(self) -> QueueWithDeadLetters:
+        return QueueWithDeadLetters(
+            self,
+            "Messages",
+            surroundings=self._surroundings,
+            function_timeout=self.function.workload.timeout,
+            means=f"The consumer {self._consumer.name} gave up on a message.",
+            first=self.function.tail,
+        )
+
+    def _subscribe(self, bus: events.EventBus) -> DeadLetterQueue:
+        undelivered = DeadLetterQueue(
+            self,
+            "Undelivered",
+            surroundings=self._surroundings,
+            means=f"EventBridge could not put an event into the queue of {self._consumer.name}.",
+            runbook=Runbook.UNDELIVERED,
+        )
+        events.Rule(
+            self,
+            "Rule",
+            event_bus=bus,
+            event_pattern=events.EventPattern(source=[SERVICE], detail_type=[self._consumer.on.type]),
+            targets=[
+                targets.SqsQueue(
+                    self.queue.queue,
+                    message=events.RuleTargetInput.from_event_path("$.detail"),
+                    dead_letter_queue=undelivered.queue,
+                )
+            ],
+        )
+        return undelivered
+
+    def _feed(self) -> None:
+        window = self._surroundings.timings.batching_window
+        self.function.function.add_event_source(
+            sources.SqsEventSource(
+                self.queue.queue,
+                batch_size=self._consumer.batch_size,
+                max_batching_window=Duration.seconds(window) if window else None,
+                max_concurrency=min(self._consumer.max_concurrency, self._surroundings.stage.concurrency),
+                report_batch_item_failures=True,
+            )
+        )
+
+
+class Consumers(Construct):
+    """All consumers."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        consumers: Iterable[Consumer],
+        surroundings: Surroundings,
+        bus: events.EventBus,
+    ) -> None:
+        super().__init__(scope, id_)
+        self.all = [DeployedConsumer(self, each, surroundings=surroundings, bus=bus) for each in consumers]
+
+    @property
+    def functions(self) -> list[LambdaFunction]:
+        """The functions."""
+        return [each.function for each in self.all]
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """The URLs of the queues, by short name."""
+        urls = {}
+        for each in self.all:
+            name = each.function.name
+            urls[name] = each.queue.queue.queue_url
+            urls[f"{name}-dead"] = each.queue.dead_letters.queue.queue_url
+            urls[f"{name}-undelivered"] = each.undelivered.queue.queue_url
+        return urls

@@ -1,0 +1,63 @@
+"""What code declares becomes IAM here, action by action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aws_cdk import ArnFormat, Stack
+from aws_cdk import aws_iam as iam
+
+from infra.rules import do_otherwise
+from infra.surroundings import Surroundings
+from mailroom.needs import READ_ACTIONS, SCAN_ACTIONS, WRITE_ACTIONS, Access, Need
+from mailroom.outbox.table import OutboxRow
+from mailroom.row import Row
+
+RECORD_ACTIONS = (
+    "dynamodb:DeleteItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+)
+"""What keeping idempotency records takes, for requests and for messages."""
+LEASE_ACTIONS = (
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:GetItem",
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+)
+"""What holding a lease takes, and committing under it. No delete: a lease's token must not start again."""
+PUBLISH_ACTIONS = ("dynamodb:PutItem",)
+"""What adding an event to the outbox takes."""
+
+
+def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) -> None:
+    """Allow what code declares, and nothing else."""
+    for models, actions in (
+        (access.reads, READ_ACTIONS),
+        (access.writes, READ_ACTIONS + WRITE_ACTIONS),
+        (access.scans, SCAN_ACTIONS),
+        ((OutboxRow,) if access.publishes else (), PUBLISH_ACTIONS),
+    ):
+        for model in models:
+            grant_table(role, model, actions, surroundings=surroundings)
+    for port in access.uses:
+        for need in port.needs(surroundings.runtime):
+            _grant_need(role, need)
+
+
+def grant_table(
+    role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings
+) -> None:
+    """Allow actions on a model's table and its indexes."""
+    resources = surroundings.tables.arns(model)
+    role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+
+
+def _grant_need(role: iam.Role, need: Need) -> None:
+    service, _, resource = need.resource.partition(":")
+    arn = Stack.of(role).format_arn(service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME)
+    role.add_to_policy(iam.PolicyStatement(actions=list(need.actions), resources=[arn]))
+    if need.why_many is not None:
+        finding = f"arn:<AWS::Partition>:{service}:<AWS::Region>:<AWS::AccountId>:{resource}"
+        do_otherwise(role, f"IAM5[Resource::{finding}]", because=need.why_many)

@@ -1,0 +1,10 @@
+"""Where the code lies that infra deploys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FUNCTIONS = ROOT / "functions"
+LAYERS = ROOT / "layers"
+DEPENDENCIES = LAYERS / "dependencies"

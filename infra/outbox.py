@@ -1,0 +1,74 @@
+"""The relay, woken by the outbox table's stream."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
+from constructs import Construct
+
+from infra.grants import LEASE_ACTIONS
+from infra.lambda_function import LambdaFunction, Workload
+from infra.monitoring import MINUTE, Runbook
+from infra.surroundings import Surroundings
+from mailroom.lease import LeaseRow
+from mailroom.needs import Access
+from mailroom.outbox.event import SHARDS
+from mailroom.outbox.table import PENDING_PREFIX, OutboxRow
+from mailroom.publishers.publisher import Destination
+
+NAME = "relay"
+_NEW_MAIL = {
+    "eventName": lambda_.FilterRule.is_equal("INSERT"),
+    "dynamodb": {
+        "Keys": {OutboxRow.partition.attr_name: {"S": lambda_.FilterRule.begins_with(PENDING_PREFIX)}}
+    },
+}
+_SLOW = Duration.minutes(5)
+
+
+class Relay(Construct):
+    """The function that delivers a shard as soon as it has mail. What it misses, the sweep finds."""
+
+    def __init__(self, scope: Construct, id_: str, *, surroundings: Surroundings) -> None:
+        super().__init__(scope, id_)
+        self._surroundings = surroundings
+        self.function = self._build_function()
+        self._wake_up()
+        self._add_alarm()
+
+    def _build_function(self) -> LambdaFunction:
+        access = Access(writes=(OutboxRow,), uses=(Destination,))
+        timeout = self._surroundings.timings.wake_up_timeout
+        workload = Workload(name=NAME, folder="relay", access=access, timeout=timeout)
+        function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
+        function.allow(LeaseRow, LEASE_ACTIONS)
+        return function
+
+    def _wake_up(self) -> None:
+        # A wake-up is only a hint: a bounded number of attempts and none that is stale.
+        timings = self._surroundings.timings
+        self.function.function.add_event_source(
+            sources.DynamoEventSource(
+                self._surroundings.tables.of(OutboxRow),
+                starting_position=lambda_.StartingPosition.LATEST,
+                filters=[lambda_.FilterCriteria.filter(_NEW_MAIL)],
+                batch_size=100,
+                max_batching_window=Duration.seconds(timings.wake_up_window),
+                parallelization_factor=SHARDS,
+                retry_attempts=timings.wake_up_retries,
+                max_record_age=Duration.seconds(timings.wake_up_age),
+                bisect_batch_on_error=True,
+            )
+        )
+
+    def _add_alarm(self) -> None:
+        self._surroundings.alarms.add(
+            self,
+            "Late",
+            metric=self.function.function.metric("IteratorAge", period=MINUTE, statistic="Maximum"),
+            above=_SLOW.to_milliseconds(),
+            means="The relay is woken more than five minutes late.",
+            first=self.function.tail,
+            runbook=Runbook.SLOW_RELAY,
+        )

@@ -1,0 +1,105 @@
+"""The stacks: what outlives a deployment, and the service that stands on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import aws_events as events
+from constructs import Construct
+
+from infra.api import PublicApi
+from infra.application import Application
+from infra.consumers import Consumers
+from infra.jobs import Jobs
+from infra.layers import Layers
+from infra.monitoring import Alarms
+from infra.outbox import Relay
+from infra.rules import check_rules
+from infra.stage import SERVICE, StageConfig
+from infra.surroundings import Surroundings, settings_of
+from infra.tables import Tables
+from mailroom.row import Row
+
+BUS = "events"
+
+
+class DataStack(Stack):
+    """What holds data."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        stage: StageConfig,
+        models: Iterable[type[Row]],
+        env: Environment,
+    ) -> None:
+        super().__init__(scope, id_, env=env)
+        self.tables = Tables(self, "Tables", stage=stage, models=models)
+
+
+class ServiceStack(Stack):
+    """What works on it."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        stage: StageConfig,
+        application: Application,
+        tables: Tables,
+        env: Environment,
+    ) -> None:
+        super().__init__(scope, id_, env=env)
+        self.bus = events.EventBus(self, "Bus")
+        surroundings = Surroundings(
+            stage=stage,
+            tables=tables,
+            alarms=Alarms(self, "Alarms", stage=stage),
+            settings=settings_of(stage, tables=tables, bus_name=self.bus.event_bus_name),
+            layers=Layers(self, "Layers", stage=stage).all,
+        )
+        self.api = PublicApi(self, "Api", surroundings=surroundings, access=application.api)
+        self.relay = Relay(self, "Relay", surroundings=surroundings)
+        self.jobs = Jobs(self, "Jobs", jobs=application.jobs, surroundings=surroundings)
+        self.consumers = Consumers(
+            self, "Consumers", consumers=application.consumers, surroundings=surroundings, bus=self.bus
+        )
+        self._describe(surroundings)
+
+    def _describe(self, surroundings: Surroundings) -> None:
+        functions = [self.api.function, self.relay.function, *self.consumers.functions, *self.jobs.functions]
+        deployment: dict[str, Any] = {
+            "api_id": self.api.api.api_id,
+            "api_url": self.api.stage.url,
+            "settings": surroundings.environment(),
+            "tables": surroundings.tables.names(),
+            "queues": {**self.consumers.queues, **self.jobs.queues},
+            "functions": {each.name: each.function.function_name for each in functions},
+            "buses": {BUS: self.bus.event_bus_name},
+        }
+        CfnOutput(self, "Deployment", value=self.to_json_string(deployment))
+
+
+def add_stacks(scope: Construct, *, stage: StageConfig, env: Environment) -> tuple[DataStack, ServiceStack]:
+    """Add the stacks of a stage, with its timings checked and, for AWS, every resource held against cdk-nag.
+
+    Raises
+    ------
+    TimingError
+        If the stage's durations contradict each other.
+    """
+    stage.timings.check()
+    application = Application.discover()
+    prefix = f"{SERVICE}-{stage.name}"
+    data = DataStack(scope, f"{prefix}-data", stage=stage, models=application.models, env=env)
+    service = ServiceStack(
+        scope, f"{prefix}-service", stage=stage, application=application, tables=data.tables, env=env
+    )
+    if stage.on_aws:
+        check_rules(scope)
+    return data, service

@@ -1,0 +1,104 @@
+"""What differs between stages, in one frozen object; nothing else in infra asks which stage it is."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from aws_cdk import RemovalPolicy
+from aws_cdk.aws_logs import RetentionDays
+
+from infra.layout import DEPENDENCIES
+from mailroom.settings import Auth
+from mailroom.timings import Timings, timings_of
+
+SERVICE = "mailroom"
+"""Names the stacks, the source of every event and the service in logs and metrics."""
+
+LOCAL, DEV = "local", "dev"
+
+
+class StageError(ValueError):
+    """A stage that cannot be; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageConfig:
+    """One stage.
+
+    Parameters
+    ----------
+    auth
+        Who may call the API.
+    on_aws
+        Whether it is deployed to AWS; if not, to the emulator, which traces nothing and speaks plain HTTP.
+    keeps_data
+        Whether tables and queues survive their stack, and tables can be restored to any second.
+    dependencies
+        The folder of the dependencies layer, as `make build` or `make build-aws` left it.
+    email_sender
+        Where the application's e-mails come from.
+    alarm_email
+        Who is told of alarms; None leaves the topic without subscribers.
+    concurrency
+        The most invocations of one consumer side by side, whatever it declares.
+    throttle_rate, throttle_burst
+        API requests per second, steadily and at once.
+    """
+
+    name: str
+    auth: Auth
+    on_aws: bool
+    keeps_data: bool
+    dependencies: Path
+    email_sender: str
+    alarm_email: str | None
+    log_retention: RetentionDays
+    concurrency: int
+    throttle_rate: int
+    throttle_burst: int
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        *,
+        email_sender: str,
+        alarm_email: str | None = None,
+        dependencies: Path | None = None,
+    ) -> Self:
+        """Answer the stage of this name: `local`, `dev`, and production for every other name.
+
+        Raises
+        ------
+        StageError
+            If the name cannot be part of a stack's name.
+        """
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
+            raise StageError(f"{name!r} is no stage: take up to 20 lower-case letters, digits and hyphens")
+        local, production = name == LOCAL, name not in (LOCAL, DEV)
+        return cls(
+            name=name,
+            auth="none" if local else "iam",
+            on_aws=not local,
+            keeps_data=production,
+            dependencies=dependencies or DEPENDENCIES / ("local" if local else "aws"),
+            email_sender=email_sender,
+            alarm_email=alarm_email,
+            log_retention=RetentionDays.THREE_MONTHS if production else RetentionDays.ONE_WEEK,
+            concurrency=2 if local else 1_000,
+            throttle_rate=1_000 if production else 100,
+            throttle_burst=2_000 if production else 200,
+        )
+
+    @property
+    def timings(self) -> Timings:
+        """The durations of this stage."""
+        return timings_of(self.name)
+
+    @property
+    def removal_policy(self) -> RemovalPolicy:
+        """What becomes of tables, queues and logs when their stack goes."""
+        return RemovalPolicy.RETAIN if self.keeps_data else RemovalPolicy.DESTROY

@@ -1,0 +1,63 @@
+"""What the constructs of a service share, so that each takes one argument instead of five."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_lambda as lambda_
+
+from app.settings import AppSettings
+from infra.monitoring import Alarms
+from infra.stage import SERVICE, StageConfig
+from infra.tables import Tables
+from mailroom.runtime import Runtime
+from mailroom.settings import Environment, Settings
+from mailroom.timings import Timings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """The stage, its tables and alarms, and what every function gets.
+
+    Parameters
+    ----------
+    settings
+        One object of each kind; values that only a deployment knows are CDK's placeholders.
+    """
+
+    stage: StageConfig
+    tables: Tables
+    alarms: Alarms
+    settings: tuple[Environment, ...]
+    layers: list[lambda_.LayerVersion]
+
+    @property
+    def timings(self) -> Timings:
+        """The durations of the stage."""
+        return self.stage.timings
+
+    @property
+    def runtime(self) -> Runtime:
+        """What ports ask for their needs."""
+        return Runtime(*self.settings)
+
+    def environment(self) -> dict[str, str]:
+        """Answer the settings as environment variables."""
+        return {name: value for kind in self.settings for name, value in kind.to_env().items()}
+
+
+def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str) -> tuple[Environment, ...]:
+    """Answer the settings of a stage: the one place that fills them in."""
+    return (
+        Settings(
+            stage=stage.name,
+            auth=stage.auth,
+            source=SERVICE,
+            publisher_url=f"eventbridge://{bus_name}",
+            **tables.fields_of(Settings),
+        ),
+        AppSettings(
+            email_sender=stage.email_sender,
+            **tables.fields_of(AppSettings),
+        ),
+    )
