@@ -92,7 +92,7 @@ bench: $(venv) ## Run each benchmark in bench
 	@for script in $$(grep -l __main__ bench/*.py); do echo "== $$script"; $(python) "$$script" || exit 1; done
 
 clean: ## Remove everything make made (stops the local stack first)
-	@if [ -x .venv/bin/python ]; then $(python) -m local down; fi
+	@if [ -e build/local/emulator.lock ]; then $(python) -m local down; fi
 	rm -rf .venv build cdk.out layers/dependencies *.egg-info
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 rm -rf
