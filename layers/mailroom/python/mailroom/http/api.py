@@ -50,9 +50,7 @@ class Api:
     ```
     """
 
-    def __init__(
-        self, *, access: Access, problems: Mapping[type[Exception], ProblemKind] | None = None
-    ) -> None:
+    def __init__(self, *, access: Access, problems: Mapping[type[Exception], ProblemKind] | None = None) -> None:
         self.access = access
         self.problems = dict(problems or {})
         self.routes: list[Route] = []
@@ -92,9 +90,7 @@ class Api:
 
         return handle
 
-    def _declare(
-        self, method: Method, path: str, body: type[C]
-    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+    def _declare(self, method: Method, path: str, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
         def declare(function: Commanded[C, P]) -> Commanded[C, P]:
             self._add(method, path, function, body)
             return function

@@ -64,9 +64,7 @@ class Edge:
         self._routes = routes
         self._problems = ProblemTable(problems)
         life = runtime.timings.idempotency_key_life
-        self._records = {
-            route: Idempotency(runtime, prefix=route.name, life=life) for route in routes if route.keyed
-        }
+        self._records = {route: Idempotency(runtime, prefix=route.name, life=life) for route in routes if route.keyed}
 
     def serve(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer an event of an HTTP API, payload format 2.0, in the form that API Gateway expects."""
@@ -83,13 +81,11 @@ class Edge:
 
         def serving(route: Route) -> Callable[..., Response[str]]:
             def serve(**arguments: str) -> Response[str]:
-                return self._respond(
-                    route.name, lambda: self._run(_Request(route, event, context, arguments))
-                )
+                return self._respond(route.name, lambda: self._run(_Request(route, event, context, arguments)))
 
             return serve
 
-        for route in self._routes:
+        for route in self._at(event.path):
             resolver.route(route.rule, method=route.method)(serving(route))
         resolver.not_found(lambda _: self._respond("none", lambda: self._missing(event)))
         return resolver
@@ -129,11 +125,14 @@ class Edge:
         return answer
 
     def _missing(self, event: APIGatewayProxyEventV2) -> Answer:
-        allowed = sorted({route.method for route in self._routes if route.matches(event.path)})
+        allowed = sorted({route.method for route in self._at(event.path)})
         if not allowed:
             raise Problem(kinds.NOT_FOUND, "no route has this path")
         allow = ", ".join(allowed)
         raise Problem(kinds.METHOD_NOT_ALLOWED, f"this path takes {allow}", headers={"Allow": allow})
+
+    def _at(self, path: str) -> list[Route]:
+        return [route for route in self._routes if route.matches(path)]
 
     def _respond(self, route: str, act: Callable[[], Answer]) -> Response[str]:
         try:

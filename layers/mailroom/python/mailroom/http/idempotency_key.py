@@ -30,9 +30,7 @@ def read_key(header: str | None) -> str:
         If there is none, or none that is well formed. A comma is two headers that a proxy joined.
     """
     if header is None:
-        raise _invalid(
-            "is required: send a new one for each new request, and the same one to repeat a request"
-        )
+        raise _invalid("is required: send a new one for each new request, and the same one to repeat a request")
     if not _PRINTABLE.fullmatch(header):
         raise _invalid("must be printable ASCII")
     if "," in header:

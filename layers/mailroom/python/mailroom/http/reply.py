@@ -35,9 +35,7 @@ class Reply:
             headers["Location"] = self.location
         if self.body is None:
             return Answer(self.status, headers, None)
-        return Answer(
-            self.status, {"Content-Type": "application/json", **headers}, self.body.model_dump_json()
-        )
+        return Answer(self.status, {"Content-Type": "application/json", **headers}, self.body.model_dump_json())
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,9 +49,7 @@ class Route:
         wanted = [*self.placeholders]
         found = list(inspect.signature(self.function).parameters)[self._leading :]
         if sorted(found) != sorted(wanted):
-            raise DeclarationError(
-                f"{self.name}: after command and call the function must take {wanted}, not {found}"
-            )
+            raise DeclarationError(f"{self.name}: after command and call the function must take {wanted}, not {found}")
 
     @property
     def name(self) -> str:

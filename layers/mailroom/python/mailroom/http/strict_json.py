@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from mailroom.outbox.event import first_unsendable
@@ -89,10 +89,15 @@ def _integer(literal: str) -> int | _Misfit:
 
 
 def _float(literal: str) -> float | _Misfit:
-    number = Decimal(literal).copy_abs()
-    if number and not SMALLEST <= number <= LARGEST:
-        return _Misfit(f"the number {_shown(literal)} does not fit")
-    return float(literal)
+    return float(literal) if _fits(literal) else _Misfit(f"the number {_shown(literal)} does not fit")
+
+
+def _fits(literal: str) -> bool:
+    try:
+        number = Decimal(literal).copy_abs()
+    except InvalidOperation:  # an exponent beyond even what Decimal holds
+        return False
+    return not number or SMALLEST <= number <= LARGEST
 
 
 def _check(value: Any, path: str, depth: int) -> None:

@@ -33,7 +33,7 @@ class ApiClient:
     Parameters
     ----------
     identity
-        What API Gateway's IAM authorizer would find out, e.g. `{"accountId": "…", "userId": "AROA…:session"}`.
+        What API Gateway's IAM authorizer finds out, e.g. `{"accountId": "…", "userId": "AROA…:session"}`.
     """
 
     def __init__(self, api: Api, runtime: Runtime, *, identity: Mapping[str, str] | None = None) -> None:
