@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from mailroom.declarations import Declaration
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+
+from mailroom import clients, telemetry
+from mailroom.declarations import DECLARATION_VARIABLE, Declaration, load
+from mailroom.failures import Failure, FailureKind, Permanent, failure_of
+from mailroom.idempotency import Idempotency, StillRunning, Taken, taken
 from mailroom.needs import Access, Port
-from mailroom.outbox.event import Event
+from mailroom.outbox.event import Envelope, Event
+from mailroom.retry import Backoff
 from mailroom.row import Row
+from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent, Metric
+from mailroom.timings import MAX_VISIBILITY
+from mailroom.unit_of_work import UnitOfWork
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+    from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +69,11 @@ def consumer(
     """
 
     access = Access(
-        reads=tuple(reads), writes=tuple(writes), scans=tuple(scans), publishes=tuple(publishes), uses=tuple(uses)
+        reads=tuple(reads),
+        writes=tuple(writes),
+        scans=tuple(scans),
+        publishes=tuple(publishes),
+        uses=tuple(uses),
     )
 
     def declare(function: Callable[..., None]) -> Consumer:
@@ -67,3 +87,184 @@ def consumer(
         )
 
     return declare
+
+
+MAX_RECEIVES = 10
+"""Deliveries after which SQS moves a message to the dead-letter queue: more than an ordinary failure needs."""
+QUEUE_VARIABLE = "MAILROOM_QUEUE_URL"
+"""Names the queue that a deployed consumer reads."""
+
+
+class GaveUp(Exception):
+    """A message whose attempts are used up: its handler is not called again, and SQS moves it on."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class HandedBack(Exception):
+    """A message that there was no time left for: nothing was tried."""
+
+
+class ConsumerEdge:
+    """Runs one consumer on batches of SQS messages.
+
+    Parameters
+    ----------
+    queue_url
+        Where the batches come from.
+    """
+
+    def __init__(self, declaration: Consumer, runtime: Runtime, queue_url: str) -> None:
+        self._declaration = declaration
+        self._runtime = runtime
+        self._queue_url = queue_url
+        self._idempotency = Idempotency(
+            runtime,
+            prefix=f"consumer/{declaration.name}",
+            life=runtime.timings.consumer_record_life,
+            keep_failures=True,
+        )
+
+    def handle(self, batch: dict[str, Any], context: Any) -> PartialItemFailureResponse:
+        """Answer which messages of a batch are to be delivered again.
+
+        Raises
+        ------
+        KeyError
+            If it is no SQS batch.
+        """
+        if not batch["Records"]:
+            return {"batchItemFailures": []}
+        processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
+        deadline = self._runtime.deadline(context)
+
+        def one(record: SQSRecord) -> None:
+            remaining_ms = context.get_remaining_time_in_millis()
+            self._handle(record, remaining_ms, in_time=self._runtime.clock.monotonic() < deadline)
+
+        with telemetry.flushed_metrics():
+            return process_partial_response(batch, one, processor, context)
+
+    def _handle(self, record: SQSRecord, remaining_ms: int, *, in_time: bool) -> None:
+        attempt = _Attempt(self._declaration, self._runtime, record)
+        try:
+            attempt.check_time(in_time)
+            outcome = self._idempotency.run(
+                key=attempt.key, act=attempt.run, remaining_ms=remaining_ms, message_id=record.message_id
+            )
+        except Exception as error:
+            self._postpone(record, self._wait_after(error, attempt))
+            raise
+        event = LogEvent.MESSAGE_REPEATED if outcome.replayed else LogEvent.MESSAGE_HANDLED
+        telemetry.log(event, **attempt.facts())
+
+    def _wait_after(self, error: Exception, attempt: _Attempt) -> float:
+        """Answer the seconds after which a message that was not handled is delivered again."""
+        if isinstance(error, StillRunning):
+            return error.retry_after
+        if isinstance(error, GaveUp | HandedBack):
+            return 0
+        failure = failure_of(error)
+        telemetry.log(LogEvent.MESSAGE_FAILED, failure=failure, **attempt.facts())
+        telemetry.count(Metric.MESSAGES_FAILED)
+        backoff = self._runtime.timings.consumer_backoff
+        if is_final(failure, attempt.number, backoff):
+            return 0
+        return max(backoff.delay(attempt.number - 1, self._runtime.random), failure.retry_after or 0)
+
+    def _postpone(self, record: SQSRecord, seconds: float) -> None:
+        first_received = int(record.attributes.approximate_first_receive_timestamp) / 1000
+        hidden_so_far = self._runtime.clock.now().timestamp() - first_received
+        seconds = max(0, min(seconds, MAX_VISIBILITY - hidden_so_far - 1))
+        try:
+            clients.sqs().change_message_visibility(
+                QueueUrl=self._queue_url, ReceiptHandle=record.receipt_handle, VisibilityTimeout=int(seconds)
+            )
+        except Exception as error:
+            # It comes back all the same, when the queue's own visibility time-out is over.
+            telemetry.log_error(LogEvent.MESSAGE_NOT_POSTPONED, error, message_id=record.message_id)
+
+
+class _Attempt:
+    """One delivery of one message."""
+
+    def __init__(self, declaration: Consumer, runtime: Runtime, record: SQSRecord) -> None:
+        self._declaration = declaration
+        self._runtime = runtime
+        self._message_id = record.message_id
+        self._body = record.body
+        self.number = 1
+        self._envelope: Envelope | None = None
+        self._unreadable: Exception | None = None
+        try:
+            self._envelope = Envelope.from_json(record.body)
+        except Permanent as error:
+            self._unreadable = error
+
+    @property
+    def key(self) -> str:
+        """What the effect happens once for: the event, or the message where no event can be read from it."""
+        return self._envelope.id if self._envelope else f"message/{self._message_id}"
+
+    def check_time(self, in_time: bool) -> None:
+        """Go no further when the invocation's time is up.
+
+        Raises
+        ------
+        HandedBack
+            Then.
+        """
+        if not in_time:
+            raise HandedBack("the invocation's time is up")
+
+    def facts(self) -> dict[str, Any]:
+        """Answer what log lines say of it."""
+        known = self._envelope
+        return {
+            "consumer": self._declaration.name,
+            "message_id": self._message_id,
+            "attempt": self.number,
+            "event_id": known.id if known else None,
+            "type": known.type if known else None,
+            "subject": known.subject if known else None,
+        }
+
+    def run(self) -> None:
+        """Do the work and commit what it collected, unless the message is beyond help."""
+        record = taken()
+        if record is not None:
+            self.number = record.attempts
+            self._stop_if_final(record)
+        if self._envelope is None:
+            raise self._unreadable or Permanent("the message is no event")
+        with telemetry.traced(self._envelope.traceparent, self._runtime.random):
+            event = self._declaration.on.model_validate_json(self._envelope.payload)
+            work = UnitOfWork(self._runtime, self._declaration.access, cause=self._envelope)
+            self._declaration(event, work)
+            work.commit()
+
+    def _stop_if_final(self, record: Taken) -> None:
+        earlier = record.attempts - 1
+        if record.before is None or record.starts_afresh:
+            return
+        if is_final(record.before, earlier, self._runtime.timings.consumer_backoff):
+            record.attempts = earlier
+            raise GaveUp(record.before)
+
+
+def is_final(failure: Failure, attempts: int, backoff: Backoff) -> bool:
+    """Answer whether a message that failed so for the so-maniest time is not tried again."""
+    return failure.kind is FailureKind.PERMANENT or attempts >= backoff.attempts
+
+
+def consumer_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, Any], Any], Any]:
+    """Make the Lambda handler of the one consumer that the environment names."""
+
+    @cache
+    def edge() -> ConsumerEdge:
+        declaration = load(os.environ[DECLARATION_VARIABLE], Consumer)
+        return ConsumerEdge(declaration, make_runtime(), os.environ[QUEUE_VARIABLE])
+
+    return lambda batch, context: edge().handle(batch, context)

@@ -82,11 +82,11 @@ class Failure:
         return cls(**{**stored, "kind": FailureKind(stored["kind"])})
 
 
-class Permanent(Exception):  # noqa: N818 - reads as the verdict it is: `raise Permanent("…")`
+class Permanent(Exception):
     """Raise it in application code for work that will never succeed as it is."""
 
 
-class RetryAfter(Exception):  # noqa: N818 - likewise: `raise RetryAfter(30)`
+class RetryAfter(Exception):
     """Raise it in application code to be called again, not before so many seconds have passed."""
 
     def __init__(self, seconds: float, message: str = "asked to be tried again later") -> None:
@@ -94,7 +94,7 @@ class RetryAfter(Exception):  # noqa: N818 - likewise: `raise RetryAfter(30)`
         self.seconds = seconds
 
 
-class Unavailable(Exception):  # noqa: N818 - likewise
+class Unavailable(Exception):
     """The other side is down, throttles or refuses us: the work itself may be fine."""
 
 
@@ -134,6 +134,8 @@ _PERMANENT = frozenset(
 
 def failure_of(error: BaseException) -> Failure:
     """Judge an error: what it means for the work during which it was raised."""
+    if isinstance(known := getattr(error, "failure", None), Failure):
+        return known
     if isinstance(error, RetryAfter):
         return Failure(FailureKind.TRANSIENT, _name(error), str(error), retry_after=error.seconds)
     if isinstance(error, PynamoDBException) and error.cause is not None:

@@ -57,11 +57,11 @@ class IdempotencyRow(Row):
     message_id = UnicodeAttribute(null=True)
 
 
-class KeyReused(Exception):  # noqa: N818 - says what it is
+class KeyReused(Exception):
     """The key belongs to another request."""
 
 
-class StillRunning(Exception):  # noqa: N818
+class StillRunning(Exception):
     """The first attempt is still at work.
 
     Parameters
@@ -75,7 +75,7 @@ class StillRunning(Exception):  # noqa: N818
         self.retry_after = retry_after
 
 
-class Superseded(Exception):  # noqa: N818
+class Superseded(Exception):
     """This attempt outlived its window and another took the work over; it wrote nothing."""
 
 
@@ -89,6 +89,8 @@ class Taken:
         How often the work was begun, this time included.
     before
         The failure of the attempt before, if there was one.
+    starts_afresh
+        The attempts before were another delivery's, of a message that was redriven since.
     """
 
     id: str
@@ -96,6 +98,7 @@ class Taken:
     attempts: int = 1
     before: Failure | None = None
     message_id: str | None = None
+    starts_afresh: bool = False
     completed: bool = False
 
     def completion(self, response: Any) -> Operation:
@@ -114,7 +117,7 @@ class Taken:
         """Read whether a commit in doubt did complete the record."""
         try:
             row = IdempotencyRow.get(self.id, consistent_read=True)
-        except Exception:  # noqa: BLE001 - still in doubt: the commit's own error is the one to report
+        except Exception:
             return False
         return row.status == COMPLETED and row.in_progress_until == self.in_progress_until
 
@@ -128,10 +131,11 @@ def taken() -> Taken | None:
     return _taken.get()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Asked:
     remaining_ms: int
     message_id: str | None
+    busy_for: float = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +211,19 @@ class Idempotency:
         Exception
             What the work raised.
         """
-        asked = _asked.set(_Asked(remaining_ms, message_id))
-        before = _taken.set(None)
+        asked = _Asked(remaining_ms, message_id)
+        asked_before, taken_before = _asked.set(asked), _taken.set(None)
         try:
             answer = self._run(request={"key": key, "fingerprint": fingerprint}, act=act)
         except IdempotencyValidationError as error:
             raise KeyReused("the key was used for another request") from error
         except IdempotencyAlreadyInProgressError as error:
-            raise StillRunning("the first request with this key is still being worked on", 1) from error
+            raise StillRunning("the first request with this key is still being worked on", asked.busy_for) from error
         except IdempotencyPersistenceLayerError as error:
             raise error.__cause__ or error from error
         finally:
-            _taken.reset(before)
-            _asked.reset(asked)
+            _taken.reset(taken_before)
+            _asked.reset(asked_before)
         return answer if isinstance(answer, Outcome) else Outcome(answer, replayed=False)
 
 
@@ -234,7 +238,7 @@ class _PersistenceLayer(BasePersistenceLayer):
     """Powertools' documented extension point over `IdempotencyRow`, by the house's clock and conditions."""
 
     def __init__(self, runtime: Runtime, life: int, keep_failures: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._runtime = runtime
         self._life = life
         self._keep_failures = keep_failures
@@ -278,12 +282,15 @@ class _PersistenceLayer(BasePersistenceLayer):
             )
         except _RecordBusy as error:
             raise IdempotencyAlreadyInProgressError(str(error)) from error
-        _taken.set(_taken_from(data_record.idempotency_key, until, asked.message_id, answer))
+        record = _taken_from(data_record.idempotency_key, until, asked.message_id, answer)
+        _taken.set(record)
+        if record.starts_afresh:
+            self._restart(record)
 
     def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
         try:
             answer = clients.dynamodb().update_item(
-                TableName=IdempotencyRow.Meta.table_name,
+                TableName=IdempotencyRow.table_name(),
                 Key={"id": {"S": record_id}},
                 UpdateExpression="SET #status = :inprogress, #until = :until, #expires = :expires,"
                 " #fingerprint = :fingerprint, #message = :message REMOVE #failure, #response ADD #attempts :one",
@@ -314,6 +321,7 @@ class _PersistenceLayer(BasePersistenceLayer):
         return dict(answer.get("Attributes", {}))
 
     def _exists(self, record_id: str, item: dict[str, Any], values: dict[str, Any]) -> Exception:
+        _asked.get().busy_for = (int(item["in_progress_until"]["N"]) - int(values[":now_ms"]["N"])) / 1000
         # Without expiries: the condition has judged them by our clock, and Powertools would again by its own.
         old = DataRecord(
             idempotency_key=record_id,
@@ -327,11 +335,20 @@ class _PersistenceLayer(BasePersistenceLayer):
             return error
         return IdempotencyItemAlreadyExistsError(old_data_record=old)
 
+    def _restart(self, record: Taken) -> None:
+        """Count from one again: the message was redriven, and its attempts are its own."""
+        row = IdempotencyRow
+        self._if_ours(lambda: row(record.id).update([row.attempts.set(1)], condition=record.is_ours()))
+
     def _keep(self, record: Taken, failure: Failure) -> None:
         row = IdempotencyRow
         self._if_ours(
             lambda: row(record.id).update(
-                [row.status.set(FAILED), row.failure.set(failure.to_json()), row.attempts.set(record.attempts)],
+                [
+                    row.status.set(FAILED),
+                    row.failure.set(failure.to_json()),
+                    row.attempts.set(record.attempts),
+                ],
                 condition=record.is_ours(),
             )
         )
@@ -364,8 +381,11 @@ class _RecordBusy(Unavailable):
 
 
 def _taken_from(record_id: str, until: int, message_id: str | None, old: dict[str, Any]) -> Taken:
-    attempts = int(old["attempts"]["N"]) if "attempts" in old else 0
+    if "attempts" not in old:
+        return Taken(record_id, until, message_id=message_id)
     before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
-    if attempts and before is None and old["status"]["S"] == INPROGRESS:
+    if before is None and old["status"]["S"] == INPROGRESS:
         before = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
-    return Taken(record_id, until, attempts + 1, before, message_id)
+    if message_id is not None and old["message_id"]["S"] != message_id:
+        return Taken(record_id, until, before=before, message_id=message_id, starts_afresh=True)
+    return Taken(record_id, until, int(old["attempts"]["N"]) + 1, before, message_id)

@@ -39,7 +39,7 @@ class LeaseRow(Row):
     """What holders tell their successors; JSON."""
 
 
-class LeaseLost(Exception):  # noqa: N818 - says what it is
+class LeaseLost(Exception):
     """The lease ran out or someone else holds it: stop, and write nothing more under it."""
 
 
@@ -126,7 +126,9 @@ class HeldLease:
         return Operation(OperationKind.CHECK, LeaseRow(self.name), lost, LeaseRow.token == self.token)
 
     def _change(self, expression: str, values: dict[str, Any]) -> None:
-        names = {f"#{name.strip('#')}": name.strip("#") for name in expression.replace("=", " ").split() if name[0] == "#"}
+        names = {
+            f"#{name.strip('#')}": name.strip("#") for name in expression.replace("=", " ").split() if name[0] == "#"
+        }
 
         def change() -> None:
             _update(
@@ -157,7 +159,10 @@ class Lease:
         monotonic, until = runtime.clock.monotonic(), _until(runtime)
         try:
             old = _patiently(lambda: self._take(holder, until), runtime)
-            token, was_clean = int(old.get("token", {"N": "0"})["N"]) + 1, old.get("clean", {"BOOL": True})["BOOL"]
+            token, was_clean = (
+                int(old.get("token", {"N": "0"})["N"]) + 1,
+                old.get("clean", {"BOOL": True})["BOOL"],
+            )
         except _Refused as error:
             # Ours after all: the first answer was lost, and the repetition met our own name. What was there
             # before is lost with it, so the successor's caution applies.
@@ -173,7 +178,13 @@ class Lease:
             self._name,
             "SET #token = if_not_exists(#token, :zero) + :one, #holder = :holder, #until = :until, #clean = :unclean",
             "attribute_not_exists(#name) OR #until < :now",
-            {"#name": "name", "#token": "token", "#holder": "holder", "#until": "held_until", "#clean": "clean"},
+            {
+                "#name": "name",
+                "#token": "token",
+                "#holder": "holder",
+                "#until": "held_until",
+                "#clean": "clean",
+            },
             {
                 ":zero": {"N": "0"},
                 ":one": {"N": "1"},
@@ -214,7 +225,7 @@ def _update(
 ) -> dict[str, Any]:
     try:
         answer = clients.dynamodb().update_item(
-            TableName=LeaseRow.Meta.table_name,
+            TableName=LeaseRow.table_name(),
             Key={"name": {"S": name}},
             UpdateExpression=expression,
             ConditionExpression=condition,

@@ -33,12 +33,25 @@ class Row(Model):
 
     class Meta:
         short_name: str
-        table_name: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "Meta" in cls.__dict__:
             Row.tables[cls.Meta.short_name] = cls
+
+    @classmethod
+    def table_name(cls) -> str:
+        """Answer the deployed name of the table.
+
+        Raises
+        ------
+        LookupError
+            If no settings were bound.
+        """
+        name: str | None = getattr(cls.Meta, "table_name", None)
+        if name is None:
+            raise LookupError(f"the table {cls.Meta.short_name!r} has no deployed name yet: call bind(settings) first")
+        return name
 
     @classmethod
     def _get_connection(cls) -> TableConnection:
@@ -76,4 +89,4 @@ def bind(*settings: NamesTables) -> None:
     """
     for names in settings:
         for short_name, deployed in names.table_names().items():
-            Row.tables[short_name].Meta.table_name = deployed
+            Row.tables[short_name].Meta.table_name = deployed  # type: ignore[attr-defined]

@@ -48,7 +48,8 @@ class Runtime:
         SettingsError
             If variables are missing or malformed; it names each.
         """
-        settings = [kind.from_env(environ) for kind in (Settings, *kinds)]
+        every_kind: tuple[type[Environment], ...] = (Settings, *kinds)
+        settings = [kind.from_env(environ) for kind in every_kind]
         bind(*settings)
         return cls(*settings)
 

@@ -35,7 +35,7 @@ class Environment(BaseModel):
         environ = os.environ if environ is None else environ
         found = {name: environ[cls.variable(name)] for name in cls.model_fields if cls.variable(name) in environ}
         try:
-            return cls(**found)  # type: ignore[arg-type]
+            return cls(**found)
         except ValidationError as error:
             problems = "; ".join(f"{cls.variable(str(e['loc'][0]))}: {e['msg']}" for e in error.errors())
             raise SettingsError(f"the environment does not fit {cls.__name__}: {problems}") from error

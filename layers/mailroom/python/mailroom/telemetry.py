@@ -32,6 +32,8 @@ class LogEvent(StrEnum):
     MESSAGE_HANDLED = "message handled"
     MESSAGE_REPEATED = "message repeated"
     MESSAGE_FAILED = "message failed"
+    MESSAGE_NOT_POSTPONED = "message not postponed"
+    LEASE_NOT_RELEASED = "lease not released"
     JOB_STARTED = "job started"
     JOB_COMPLETED = "job completed"
     JOB_FAILED = "job failed"

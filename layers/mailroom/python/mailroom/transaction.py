@@ -21,11 +21,11 @@ MAX_ITEMS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
 
 
-class TooManyItems(Exception):  # noqa: N818 - says what it is
+class TooManyItems(Exception):
     """A unit of work has more rows than one transaction takes; nothing was written."""
 
 
-class SameItemTwice(Exception):  # noqa: N818
+class SameItemTwice(Exception):
     """A unit of work writes one row twice; nothing was written."""
 
 
@@ -62,7 +62,10 @@ class Operation:
     def key(self) -> tuple[str, ...]:
         """What tells the row from others: table and key."""
         hash_key, range_key = self.row._get_hash_range_key_serialized_values()
-        return (type(self.row).Meta.table_name, *(str(part) for part in (hash_key, range_key) if part is not None))
+        return (
+            type(self.row).table_name(),
+            *(str(part) for part in (hash_key, range_key) if part is not None),
+        )
 
     def add_to(self, transaction: TransactWrite) -> None:
         """Add the operation to a transaction."""

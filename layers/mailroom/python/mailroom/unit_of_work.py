@@ -14,7 +14,7 @@ from mailroom import idempotency, telemetry
 from mailroom.clock import timestamp
 from mailroom.needs import Access, Port
 from mailroom.outbox.event import Envelope, Event, EventIds, EventRefused, payload_of
-from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, pending, size_of
+from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, size_of
 from mailroom.publishers.publisher import kind_of
 from mailroom.row import Row, SubjectRow
 from mailroom.runtime import Runtime
@@ -24,11 +24,11 @@ M = TypeVar("M", bound=Row)
 P = TypeVar("P", bound=Port)
 
 
-class NotDeclared(Exception):  # noqa: N818 - says what it is
+class NotDeclared(Exception):
     """Code touches what its declaration doesn't name, so that it would be denied once deployed."""
 
 
-class RowChanged(Exception):  # noqa: N818
+class RowChanged(Exception):
     """Someone else changed, made or removed the row since it was read; nothing was written."""
 
 
@@ -88,7 +88,7 @@ class UnitOfWork:
         _declared(port in self._access.uses, port, "uses")
         return self.runtime.use(port)
 
-    def get(self, model: type[M], *key: str) -> M | None:
+    def get(self, model: type[M], hash_key: str, range_key: str | None = None) -> M | None:
         """Read a row, strongly consistent; None if there is none.
 
         Raises
@@ -98,7 +98,7 @@ class UnitOfWork:
         """
         _declared(model in self._access.reads + self._access.writes, model, "reads")
         try:
-            return model.get(*key, consistent_read=True)
+            return model.get(hash_key, range_key, consistent_read=True)
         except model.DoesNotExist:
             return None
 
@@ -132,9 +132,14 @@ class UnitOfWork:
         """Change attributes of a row without having read it: only its key counts."""
         self._add(Operation(OperationKind.UPDATE, row, refused or _changed(row), condition, tuple(actions)))
 
-    def check(self, row: Row, condition: Condition, *, refused: Exception) -> None:
+    def depend_on(self, check: Operation) -> None:
         """Make the commit depend on a row that it does not write."""
-        self._operations.append(Operation(OperationKind.CHECK, row, refused, condition))
+        self._operations.append(check)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self._operations)
 
     def publish(self, event: Event, about: SubjectRow | None = None) -> str:
         """Add an event to the outbox and answer its id.

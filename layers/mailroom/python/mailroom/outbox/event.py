@@ -7,6 +7,7 @@ On the wire an event is CloudEvents 1.0 in its JSON format
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -185,7 +186,7 @@ def _check_value(value: object, path: str, depth: int) -> None:
             pass
         case int() if abs(value) > _MAX_INTEGER:
             raise EventRefused(f"{path} is beyond ±(2^53 - 1), where JSON readers disagree")
-        case float() if value != value or value in (float("inf"), float("-inf")):
+        case float() if not math.isfinite(value):
             raise EventRefused(f"{path} is {value}, which JSON cannot write")
         case str() if unsendable := first_unsendable(value):
             raise EventRefused(f"{path} has the character U+{ord(unsendable):04X}, which cannot be sent")

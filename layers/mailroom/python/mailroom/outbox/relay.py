@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from mailroom import telemetry
 from mailroom.lease import Lease, LeaseLost
+from mailroom.needs import Need
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.table import PENDING_PREFIX, OutboxTable
 from mailroom.outbox.turn import SIDE_BY_SIDE, Drained, Turn, Walk
@@ -23,13 +24,23 @@ def lease_name(shard: int) -> str:
 
 
 class Relay:
-    """Delivers the outbox to one destination."""
+    """Delivers the outbox to one destination. It is a port: `uses=[Relay]`."""
 
     def __init__(self, runtime: Runtime, publisher: Publisher) -> None:
         self._runtime = runtime
         self._publisher = publisher
         self._table = OutboxTable(runtime)
         self._threads = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="relay")
+
+    @classmethod
+    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+        """Answer what its destination needs."""
+        return Destination.needs(runtime)
+
+    @classmethod
+    def connect(cls, runtime: Runtime) -> Self:
+        """Relay to the stage's destination."""
+        return cls(runtime, runtime.use(Destination).publisher)
 
     def drain(
         self, shard: int, *, walk: Walk | None = None, pages: int | None = None, deadline: float | None = None
@@ -92,19 +103,16 @@ def relay_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, An
     A wake-up is only a hint: it never waits, and the sweep delivers whatever all of them missed.
     """
 
-    @cache
-    def relay() -> tuple[Runtime, Relay]:
-        runtime = make_runtime()
-        return runtime, Relay(runtime, runtime.use(Destination).publisher)
+    runtime_once = cache(make_runtime)
 
     def handler(event: dict[str, Any], context: Any) -> None:
-        runtime, instance = relay()
-        deadline = runtime.deadline(context)
+        runtime = runtime_once()
+        relay, deadline = runtime.use(Relay), runtime.deadline(context)
         errors = []
         with telemetry.flushed_metrics():
             for shard in shards_with_mail(event["Records"]):
                 try:
-                    instance.drain(shard, deadline=deadline)
+                    relay.drain(shard, deadline=deadline)
                 except Exception as error:  # one shard's trouble is not another's
                     telemetry.log_error(LogEvent.RELAY_FAILED, error, shard=shard)
                     errors.append(error)

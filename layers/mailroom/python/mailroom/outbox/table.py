@@ -147,11 +147,11 @@ class OutboxTable:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._name = OutboxRow.Meta.table_name
+        self._name = OutboxRow.table_name()
 
     def page(self, shard: int, cursor: Item | None = None, *, limit: int = PAGE_SIZE) -> Page:
         """Read pending events, strongly consistent."""
-        start = {"ExclusiveStartKey": cursor} if cursor else {}
+        start: Any = {"ExclusiveStartKey": cursor} if cursor else {}
         answer = clients.dynamodb().query(
             TableName=self._name,
             KeyConditionExpression="#partition = :pending",
@@ -159,7 +159,7 @@ class OutboxTable:
             ExpressionAttributeValues={":pending": {"S": pending(shard)}},
             ConsistentRead=True,
             Limit=limit,
-            **start,  # type: ignore[arg-type]
+            **start,
         )
         return Page([PendingEvent(item) for item in answer["Items"]], answer.get("LastEvaluatedKey"))
 
@@ -209,7 +209,12 @@ class OutboxTable:
         )
 
     def record_attempt(
-        self, event: PendingEvent, attempts: int, *, due_at: datetime | None = None, failure: Failure | None = None
+        self,
+        event: PendingEvent,
+        attempts: int,
+        *,
+        due_at: datetime | None = None,
+        failure: Failure | None = None,
     ) -> bool:
         """Note an attempt in the pending row; answer False if the row is gone.
 
@@ -285,11 +290,15 @@ class OutboxTable:
     def _again(self, operation: Any) -> None:
         runtime = self._runtime
         retry(
-            operation, backoff=runtime.timings.commit_backoff, clock=runtime.clock, random=runtime.random, on=Unavailable
+            operation,
+            backoff=runtime.timings.commit_backoff,
+            clock=runtime.clock,
+            random=runtime.random,
+            on=Unavailable,
         )
 
 
-class EventMoved(Exception):  # noqa: N818 - says what it is
+class EventMoved(Exception):
     """An event is not where it was: another relay or an operator moved it first."""
 
 

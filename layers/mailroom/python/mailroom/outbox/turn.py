@@ -23,7 +23,9 @@ SIDE_BY_SIDE = 4
 
 _PAUSED_UNTIL, _PAUSES = "paused_until", "pauses"
 _KILLED = Failure(
-    FailureKind.PERMANENT, "RelayKilled", "the relay ended during each attempt to send it: memory, time-out or crash"
+    FailureKind.PERMANENT,
+    "RelayKilled",
+    "the relay ended during each attempt to send it: memory, time-out or crash",
 )
 
 
@@ -66,11 +68,14 @@ class Drained:
     ----------
     ours
         False if another relay holds the shard: nothing was done.
+    more
+        Whether there are more pages.
     next_due
         When the first event that waits, or the shard's pause, is due.
     """
 
     ours: bool = True
+    more: bool = False
     sent: int = 0
     retried: int = 0
     dead: int = 0
@@ -128,6 +133,7 @@ class Turn:
             if self._walk.finished:
                 return
             pages = None if pages is None else pages - 1
+        self.drained.more = True
 
     def release(self) -> None:
         """Give the lease back: clean only if every write was confirmed and an unclean walk has seen every page."""

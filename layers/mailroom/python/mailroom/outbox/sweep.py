@@ -1,0 +1,56 @@
+"""The sweep: every shard in turn, a page at a time, for as long as something falls due."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from mailroom.outbox.event import SHARDS
+from mailroom.outbox.relay import Relay
+from mailroom.outbox.turn import Walk
+from mailroom.runtime import Runtime
+
+
+def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Callable[[], bool]) -> int:
+    """Deliver what wake-ups missed and what is due for another attempt; answer how many were sent.
+
+    Each round begins at a random shard, so that no shard is always the last; no lease is held between rounds.
+
+    Parameters
+    ----------
+    deadline
+        The `clock.monotonic()` from which nothing new is begun.
+    out_of_time
+        Asked before each page.
+    """
+    clock, sent = runtime.clock, 0
+    while True:
+        round_sent, next_due = _round(relay, runtime, deadline, out_of_time)
+        sent += round_sent
+        if next_due is None:
+            return sent
+        wait = max(runtime.timings.sweep_tick, (next_due - clock.now()).total_seconds())
+        if clock.monotonic() + wait >= deadline:
+            return sent
+        clock.sleep(wait)
+        if out_of_time():
+            return sent
+
+
+def _round(
+    relay: Relay, runtime: Runtime, deadline: float, out_of_time: Callable[[], bool]
+) -> tuple[int, datetime | None]:
+    start = runtime.random.randrange(SHARDS)
+    walks = {shard % SHARDS: Walk() for shard in range(start, start + SHARDS)}
+    waiting = deque(shard for shard in walks if relay.has_mail(shard))
+    sent, dues = 0, []
+    while waiting and not out_of_time():
+        shard = waiting.popleft()
+        turn = relay.drain(shard, walk=walks[shard], pages=1, deadline=deadline)
+        sent += turn.sent
+        if turn.next_due is not None:
+            dues.append(turn.next_due)
+        if turn.more:
+            waiting.append(shard)
+    return sent, min(dues, default=None)
