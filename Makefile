@@ -82,7 +82,7 @@ build: $(layer_local) ## Build the dependency layer for this machine
 build-aws: $(layer_aws) ## Build the dependency layer for AWS Lambda (Python 3.13, arm64)
 
 synth: $(venv) $(cdk) $(stage_layer) ## Write the CloudFormation templates of STAGE below cdk.out
-	$(node) build/cdk/node_modules/aws-cdk/bin/cdk synth --all --quiet -c stage=$(STAGE)
+	$(node) build/cdk/node_modules/aws-cdk/bin/cdk synth --quiet -c stage=$(STAGE)
 
 deploy: $(venv) $(cdk) $(stage_layer) ## Deploy STAGE to the AWS account of your credentials (DEPLOY_FLAGS are passed on)
 	$(if $(filter local,$(STAGE)),$(error the local stage deploys with `make up`))

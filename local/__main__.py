@@ -14,9 +14,10 @@ from typing import NoReturn
 from rich.console import Console
 
 from local import emulator, guide
+from local.account import HOST
 from local.deployment import DeploymentFailed, deploy
 from local.emulator import EmulatorFailed
-from local.logs import trouble
+from local.logs import keep_function_logs, trouble
 from local.stack import LocalStack
 from local.tour import TourFailed, walk
 from local.waiting import NeverHappened
@@ -71,7 +72,8 @@ def e2e(arguments: list[str]) -> int:
             check=False,
         ).returncode
         if status != 0:
-            console.print(f"The functions' logs are in {E2E.emulator_log}.", style="yellow")
+            _keep_function_logs(E2E)
+            console.print(f"The functions' logs are in {E2E.function_log}.", style="yellow")
         return status
 
 
@@ -79,7 +81,7 @@ def main() -> int:
     """Run one command; its status is the process's."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit_for)
-    os.environ["NO_PROXY"] = os.environ["no_proxy"] = emulator.HOST
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = HOST
     name, arguments = _parse()
     commands: dict[str, Callable[[], int]] = {
         "up": up,
@@ -94,7 +96,9 @@ def main() -> int:
         return 130
     except (DeploymentFailed, EmulatorFailed, NeverHappened, TourFailed) as error:
         console.print(f"\n{error}", style="red")
-        console.print(f"\nFrom {place.emulator_log}:\n{trouble(place.emulator_log)}", style="yellow")
+        for log in (place.emulator_log, place.function_log):
+            if log.exists():
+                console.print(f"\nFrom {log}:\n{trouble(log)}", style="yellow")
         return 1
 
 
@@ -112,10 +116,19 @@ def _exit_for(number: int, _: object) -> NoReturn:
 
 @contextmanager
 def _started_and_stopped(place: Workspace) -> Iterator[None]:
+    place.function_log.unlink(missing_ok=True)
     try:
         yield
+    except (NeverHappened, TourFailed):
+        _keep_function_logs(place)
+        raise
     finally:
         _stop(place)
+
+
+def _keep_function_logs(place: Workspace) -> None:
+    if running := emulator.find(place):
+        keep_function_logs(running.url, place.function_log)
 
 
 def _start_and_deploy(place: Workspace) -> LocalStack:

@@ -28,9 +28,7 @@ class Api:
         self.url = url
         self._pool = urllib3.PoolManager(retries=False, timeout=urllib3.Timeout(connect=5, read=40))
 
-    def request(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         """Send a request; a body that is not bytes goes as JSON."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         answer = self._pool.request(

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from local import workspace
-from local.emulator import ACCOUNT, CREDENTIALS, REGION, Emulator
+from local.account import ACCOUNT, CREDENTIALS, REGION, session
+from local.emulator import Emulator
 from local.logs import tail
 from local.process import run_to_the_end
-from local.stack import LocalStack, session
+from local.stack import LocalStack
 from local.workspace import Workspace
 
 STAGE = "local"

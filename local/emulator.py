@@ -16,13 +16,9 @@ from typing import IO, Any
 import urllib3
 
 from local import workspace
+from local.account import ACCOUNT, CREDENTIALS, HOST, REGION
 from local.logs import tail
 from local.workspace import Workspace
-
-HOST = "127.0.0.1"
-REGION = "us-east-1"
-ACCOUNT = "000000000000"
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 
 _START_WITHIN = 60.0
 _STOP_WITHIN = 5.0

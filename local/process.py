@@ -11,9 +11,7 @@ from typing import IO
 _GRACE = 5.0
 
 
-def run_to_the_end(
-    command: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, output: IO[str]
-) -> int:
+def run_to_the_end(command: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, output: IO[str]) -> int:
     """Run a command without stdin and answer its status; whatever interrupts us ends its whole group."""
     process = subprocess.Popen(
         command,

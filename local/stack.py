@@ -8,19 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from local.emulator import ACCOUNT, CREDENTIALS, REGION
+from local.account import ACCOUNT, REGION, session
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb.service_resource import Table
-
-
-def session() -> boto3.Session:
-    """Make a boto3 session with the credentials and the region of every local stack."""
-    return boto3.Session(
-        aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        region_name=REGION,
-    )
 
 
 @dataclass(frozen=True)

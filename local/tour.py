@@ -72,14 +72,10 @@ def _follow(stack: LocalStack, repo_id: str, address: str) -> Iterator[tuple[str
     )
     yield "event sent", _moment(event["sent_at"]), f"to the bus, now in {event['partition']}"
 
-    mails = eventually(
-        lambda: Mailbox(stack.endpoint_url).to(address), within=_DELIVERED_WITHIN, what="the e-mail"
-    )
+    mails = eventually(lambda: Mailbox(stack.endpoint_url).to(address), within=_DELIVERED_WITHIN, what="the e-mail")
     yield "e-mail captured", mails[0].sent_at, f"to {address}: {mails[0].subject}"
 
-    eventually(
-        lambda: _is_empty(stack, "notifications"), within=_DELIVERED_WITHIN, what="the queue to be empty"
-    )
+    eventually(lambda: _is_empty(stack, "notifications"), within=_DELIVERED_WITHIN, what="the queue to be empty")
     yield "message handled", datetime.now(UTC), "queue notifications is empty"
 
 

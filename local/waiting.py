@@ -38,7 +38,5 @@ def eventually(
             problem = error
         if time.monotonic() > deadline:
             name = what or getattr(condition, "__name__", repr(condition))
-            raise NeverHappened(
-                f"{name}: not within {within:g} s; last: {problem or repr(answer)}"
-            ) from problem
+            raise NeverHappened(f"{name}: not within {within:g} s; last: {problem or repr(answer)}") from problem
         time.sleep(every)

@@ -23,8 +23,13 @@ class Workspace:
 
     @property
     def emulator_log(self) -> Path:
-        """What the emulator and the functions in it wrote."""
+        """What the emulator wrote."""
         return self.folder / "emulator.log"
+
+    @property
+    def function_log(self) -> Path:
+        """What the functions logged, written when a run failed."""
+        return self.folder / "functions.log"
 
     @property
     def deploy_log(self) -> Path:
