@@ -30,6 +30,8 @@ class Row(Model):
 
     tables: ClassVar[dict[str, type[Row]]] = {}
     """Every model that has been imported, by the short name of its table."""
+    deployed: ClassVar[dict[str, str]] = {}
+    """The deployed names that `bind` was given, by the short ones."""
 
     class Meta:
         short_name: str
@@ -38,6 +40,7 @@ class Row(Model):
         super().__init_subclass__(**kwargs)
         if "Meta" in cls.__dict__:
             Row.tables[cls.Meta.short_name] = cls
+            _bind(cls)
 
     @classmethod
     def table_name(cls) -> str:
@@ -80,13 +83,13 @@ class SubjectRow(Row):
 
 
 def bind(*settings: NamesTables) -> None:
-    """Give every model the deployed name of its table.
-
-    Raises
-    ------
-    KeyError
-        If settings name a table that has no model here.
-    """
+    """Give every model the deployed name of its table: also one that is imported later."""
     for names in settings:
-        for short_name, deployed in names.table_names().items():
-            Row.tables[short_name].Meta.table_name = deployed  # type: ignore[attr-defined]
+        Row.deployed.update(names.table_names())
+    for model in Row.tables.values():
+        _bind(model)
+
+
+def _bind(model: type[Row]) -> None:
+    if model.Meta.short_name in Row.deployed:
+        model.Meta.table_name = Row.deployed[model.Meta.short_name]  # type: ignore[attr-defined]
