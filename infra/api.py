@@ -69,22 +69,16 @@ class PublicApi(Construct):
             http_api=self.api,
             stage_name="$default",
             auto_deploy=True,
-            throttle=apigatewayv2.ThrottleSettings(
-                rate_limit=config.throttle_rate, burst_limit=config.throttle_burst
-            ),
+            throttle=apigatewayv2.ThrottleSettings(rate_limit=config.throttle_rate, burst_limit=config.throttle_burst),
         )
         cast(apigatewayv2.CfnStage, stage.node.default_child).access_log_settings = self._access_log()
         return stage
 
     def _access_log(self) -> apigatewayv2.CfnStage.AccessLogSettingsProperty:
         config = self._surroundings.stage
-        group = logs.LogGroup(
-            self, "AccessLog", retention=config.log_retention, removal_policy=config.removal_policy
-        )
+        group = logs.LogGroup(self, "AccessLog", retention=config.log_retention, removal_policy=config.removal_policy)
         line = json.dumps({name: f"$context.{variable}" for name, variable in _LOGGED.items()})
-        return apigatewayv2.CfnStage.AccessLogSettingsProperty(
-            destination_arn=group.log_group_arn, format=line
-        )
+        return apigatewayv2.CfnStage.AccessLogSettingsProperty(destination_arn=group.log_group_arn, format=line)
 
     def _add_routes(self) -> None:
         self.api.add_routes(

@@ -60,9 +60,7 @@ class Application:
 
 def _model(short_name: str) -> type[Row]:
     if short_name not in Row.tables:
-        raise DeclarationError(
-            f"the settings name the table {short_name!r}, but no model has that short name"
-        )
+        raise DeclarationError(f"the settings name the table {short_name!r}, but no model has that short name")
     return Row.tables[short_name]
 
 

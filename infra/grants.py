@@ -46,9 +46,7 @@ def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) 
             _grant_need(role, need)
 
 
-def grant_table(
-    role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings
-) -> None:
+def grant_table(role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings) -> None:
     """Allow actions on a model's table and its indexes."""
     resources = surroundings.tables.arns(model)
     role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
@@ -59,5 +57,12 @@ def _grant_need(role: iam.Role, need: Need) -> None:
     arn = Stack.of(role).format_arn(service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME)
     role.add_to_policy(iam.PolicyStatement(actions=list(need.actions), resources=[arn]))
     if need.why_many is not None:
-        finding = f"arn:<AWS::Partition>:{service}:<AWS::Region>:<AWS::AccountId>:{resource}"
-        do_otherwise(role, f"IAM5[Resource::{finding}]", because=need.why_many)
+        do_otherwise(role, f"IAM5[Resource::{_as_rules_see(role, arn)}]", because=need.why_many)
+
+
+def _as_rules_see(role: iam.Role, arn: str) -> str:
+    resolved = Stack.of(role).resolve(arn)
+    if isinstance(resolved, str):
+        return resolved
+    _, parts = resolved["Fn::Join"]
+    return "".join(part if isinstance(part, str) else f"<{part['Ref']}>" for part in parts)

@@ -134,11 +134,8 @@ class LambdaFunction(Construct):
             tracing=lambda_.Tracing.ACTIVE if traced else lambda_.Tracing.DISABLED,
         )
         if traced:
-            do_otherwise(
-                self.role,
-                "IAM5[Resource::*]",
-                because="X-Ray's actions, and DynamoDB's ListStreams, know no resources",
-            )
+            do_otherwise(self.role, "IAM5[Resource::*]", because="X-Ray's two actions know no resources")
+        do_otherwise(function, "L1", because="the dependencies layer is built for this runtime")
         return function
 
     def _code(self) -> lambda_.Code:

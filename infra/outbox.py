@@ -10,6 +10,7 @@ from constructs import Construct
 from infra.grants import LEASE_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import MINUTE, Runbook
+from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
 from mailroom.lease import LeaseRow
 from mailroom.needs import Access
@@ -20,9 +21,7 @@ from mailroom.publishers.publisher import Destination
 NAME = "relay"
 _NEW_MAIL = {
     "eventName": lambda_.FilterRule.is_equal("INSERT"),
-    "dynamodb": {
-        "Keys": {OutboxRow.partition.attr_name: {"S": lambda_.FilterRule.begins_with(PENDING_PREFIX)}}
-    },
+    "dynamodb": {"Keys": {OutboxRow.partition.attr_name: {"S": lambda_.FilterRule.begins_with(PENDING_PREFIX)}}},
 }
 _SLOW = Duration.minutes(5)
 
@@ -48,19 +47,19 @@ class Relay(Construct):
     def _wake_up(self) -> None:
         # A wake-up is only a hint: a bounded number of attempts and none that is stale.
         timings = self._surroundings.timings
-        self.function.function.add_event_source(
-            sources.DynamoEventSource(
-                self._surroundings.tables.of(OutboxRow),
-                starting_position=lambda_.StartingPosition.LATEST,
-                filters=[lambda_.FilterCriteria.filter(_NEW_MAIL)],
-                batch_size=100,
-                max_batching_window=Duration.seconds(timings.wake_up_window),
-                parallelization_factor=SHARDS,
-                retry_attempts=timings.wake_up_retries,
-                max_record_age=Duration.seconds(timings.wake_up_age),
-                bisect_batch_on_error=True,
-            )
+        source = sources.DynamoEventSource(
+            self._surroundings.tables.of(OutboxRow),
+            starting_position=lambda_.StartingPosition.LATEST,
+            filters=[lambda_.FilterCriteria.filter(_NEW_MAIL)],
+            batch_size=100,
+            max_batching_window=Duration.seconds(timings.wake_up_window),
+            parallelization_factor=SHARDS,
+            retry_attempts=timings.wake_up_retries,
+            max_record_age=Duration.seconds(timings.wake_up_age),
+            bisect_batch_on_error=True,
         )
+        self.function.function.add_event_source(source)
+        do_otherwise(self.function.role, "IAM5[Resource::*]", because="ListStreams knows no resources")
 
     def _add_alarm(self) -> None:
         self._surroundings.alarms.add(

@@ -42,16 +42,12 @@ class DeadLetterQueue(Construct):
             retention_period=Duration.seconds(surroundings.timings.dead_letter_retention),
             removal_policy=surroundings.stage.removal_policy,
         )
-        do_otherwise(
-            self.queue, "SQS3", because="it is the dead-letter queue itself, of a rule's target or a function"
-        )
+        do_otherwise(self.queue, "SQS3", because="it is the dead-letter queue itself, of a rule's target or a function")
         look = f"aws sqs receive-message --queue-url {self.queue.queue_url} --message-attribute-names All"
         surroundings.alarms.add(
             self,
             "NotEmpty",
-            metric=self.queue.metric_approximate_number_of_messages_visible(
-                period=MINUTE, statistic="Maximum"
-            ),
+            metric=self.queue.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
             above=0,
             means=means,
             first=first or look,
@@ -93,8 +89,6 @@ class QueueWithDeadLetters(Construct):
             visibility_timeout=Duration.seconds(timings.visibility(function_timeout)),
             retention_period=Duration.seconds(timings.source_retention),
             removal_policy=surroundings.stage.removal_policy,
-            dead_letter_queue=sqs.DeadLetterQueue(
-                queue=self.dead_letters.queue, max_receive_count=MAX_RECEIVES
-            ),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters.queue, max_receive_count=MAX_RECEIVES),
             redrive_allow_policy=sqs.RedriveAllowPolicy(redrive_permission=sqs.RedrivePermission.DENY_ALL),
         )

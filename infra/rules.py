@@ -18,6 +18,7 @@ def do_otherwise(construct: Construct, rule: str, *, because: str) -> None:
     Parameters
     ----------
     rule
-        What stands behind `AwsSolutions-`, e.g. `SQS3`, or `IAM5[Resource::*]` for one finding of several.
+        What stands behind `AwsSolutions-`, e.g. `SQS3`, or `IAM5[Resource::*]` for one finding of several;
+        see https://github.com/cdklabs/cdk-nag/blob/main/RULES.md
     """
     Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions-{rule}", reason=because))

@@ -28,9 +28,7 @@ _NO_RESTORE = "outside production tables hold nothing that anybody would want ba
 class Tables(Construct):
     """One table per model, on demand, encrypted by DynamoDB's own key."""
 
-    def __init__(
-        self, scope: Construct, id_: str, *, stage: StageConfig, models: Iterable[type[Row]]
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, stage: StageConfig, models: Iterable[type[Row]]) -> None:
         super().__init__(scope, id_)
         self._tables = {model: self._build(model, stage) for model in models}
 
