@@ -28,6 +28,7 @@ class LogEvent(StrEnum):
     RELAY_FAILED = "relay failed"
     RELAY_LEASE_LOST = "relay lease lost"
     RELAY_LEFT_UNCLEAN = "relay left unclean"
+    ROWS_UNCONFIRMED = "rows unconfirmed"
     RECORD_LEFT_OPEN = "record left open"
     MESSAGE_HANDLED = "message handled"
     MESSAGE_REPEATED = "message repeated"

@@ -6,7 +6,7 @@ carrying it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from botocore.exceptions import ClientError
 from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
 
-from mailroom import clients
+from mailroom import clients, telemetry
 from mailroom.clock import epoch_seconds, timestamp
 from mailroom.failures import Failure, Unavailable, failure_of
 from mailroom.outbox.event import Envelope
 from mailroom.retry import retry
 from mailroom.row import Row
+from mailroom.telemetry import LogEvent
 from mailroom.transaction import Operation, OperationKind, write
 
 if TYPE_CHECKING:
@@ -281,21 +282,12 @@ class OutboxTable:
             self._again(send)
         except Exception as error:
             # What is not confirmed stays as it is, and the caller is told which: nothing is lost by it.
-            self.unconfirmed = failure_of(error)
+            telemetry.log(LogEvent.ROWS_UNCONFIRMED, failure=failure_of(error), rows=len(left))
         return ids - left.keys()
 
-    unconfirmed: Failure | None = None
-    """Why the latest write was not confirmed whole."""
-
-    def _again(self, operation: Any) -> None:
+    def _again(self, operation: Callable[[], None]) -> None:
         runtime = self._runtime
-        retry(
-            operation,
-            backoff=runtime.timings.commit_backoff,
-            clock=runtime.clock,
-            random=runtime.random,
-            on=Unavailable,
-        )
+        retry(operation, backoff=runtime.timings.commit_backoff, clock=runtime.clock, random=runtime.random)
 
 
 class EventMoved(Exception):

@@ -1,0 +1,78 @@
+"""Faults: an AWS call that fails, before or after it took effect, and a process that dies there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import ClientError, ReadTimeoutError
+
+from mailroom.clients import Call, observed
+
+
+class Died(BaseException):
+    """The process is gone: nothing of ours may catch this."""
+
+
+def died(_: Call) -> BaseException:
+    return Died()
+
+
+def timed_out(_: Call) -> BaseException:
+    return ReadTimeoutError(endpoint_url="https://aws.example")
+
+
+def refused(code: str) -> Callable[[Call], BaseException]:
+    return lambda call: ClientError({"Error": {"Code": code, "Message": "injected"}}, call.operation)
+
+
+throttled = refused("ThrottlingException")
+
+
+@dataclass
+class Fault:
+    """Fails calls that match, a number of times, before or after they took effect. It is a `CallObserver`."""
+
+    matches: Callable[[Call], bool]
+    error: Callable[[Call], BaseException]
+    late: bool
+    times: int
+    struck: list[Call] = field(default_factory=list)
+
+    def before(self, call: Call) -> None:
+        if len(self.struck) < self.times and self.matches(call):
+            self.struck.append(call)
+            if not self.late:
+                raise self.error(call)
+
+    def after(self, call: Call, answer: dict[str, Any]) -> None:
+        if self.late and any(call is struck for struck in self.struck):
+            raise self.error(call)
+
+
+@contextmanager
+def failing(
+    matches: Callable[[Call], bool] | str,
+    error: Callable[[Call], BaseException],
+    *,
+    after: bool = False,
+    times: int = 1,
+) -> Iterator[Fault]:
+    """Make calls fail inside the block: those of an operation, or those that a predicate picks."""
+    predicate = (lambda call: call.operation == matches) if isinstance(matches, str) else matches
+    fault = Fault(predicate, error, late=after, times=times)
+    with observed(fault):
+        yield fault
+
+
+def writes(request: str) -> Callable[[Call], bool]:
+    """Pick BatchWriteItem calls with requests of a kind: `PutRequest` or `DeleteRequest`."""
+
+    def matches(call: Call) -> bool:
+        if call.operation != "BatchWriteItem":
+            return False
+        return any(request in entry for entries in call.parameters["RequestItems"].values() for entry in entries)
+
+    return matches
