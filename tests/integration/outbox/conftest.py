@@ -27,7 +27,7 @@ class Outbox:
         self._subjects = (name for n in range(10**6) if shard_of_subject(name := f"things/{n}") == SHARD)
 
     def add(self, subject: str | None = None, *, payload: str = "{}") -> str:
-        """Add an event about a subject of the shard, a fresh one if none is given; answer its id."""
+        """Add an event about a subject, a fresh one of the shard if none is given; answer its id."""
         subject = subject or next(self._subjects)
         self._clock.advance(0.001)
         event_id, moment = self._ids.next(subject, self._latest.get(subject))

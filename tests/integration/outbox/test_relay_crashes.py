@@ -126,9 +126,7 @@ def test_marks_that_never_come_through_leave_events_pending__and_they_are_sent_a
     assert (outbox.pending, outbox.sent) == ([], [event])
 
 
-def test_a_mark_that_is_throttled_once_is_written_again(
-    relay: Relay, outbox: Outbox, publisher: FakePublisher
-) -> None:
+def test_a_mark_that_is_throttled_once_is_written_again(relay: Relay, outbox: Outbox, publisher: FakePublisher) -> None:
     event = outbox.add()
     with failing(writes("PutRequest"), throttled), failing(writes("DeleteRequest"), timed_out, after=True):
         relay.drain(SHARD)

@@ -220,6 +220,8 @@ class Idempotency:
         except IdempotencyAlreadyInProgressError as error:
             raise StillRunning("the first request with this key is still being worked on", asked.busy_for) from error
         except IdempotencyPersistenceLayerError as error:
+            if isinstance(error.__cause__, _RecordBusy):
+                raise StillRunning("the first request with this key is being committed", 1) from error
             raise error.__cause__ or error from error
         finally:
             _taken.reset(taken_before)
@@ -272,16 +274,13 @@ class _PersistenceLayer(BasePersistenceLayer):
             ":now": {"N": str(epoch_seconds(now))},
             ":now_ms": {"N": str(now_ms)},
         }
-        try:
-            answer = retry(
-                lambda: self._take(data_record.idempotency_key, values),
-                backoff=self._runtime.timings.commit_backoff,
-                clock=self._runtime.clock,
-                random=self._runtime.random,
-                on=_RecordBusy,
-            )
-        except _RecordBusy as error:
-            raise IdempotencyAlreadyInProgressError(str(error)) from error
+        answer = retry(
+            lambda: self._take(data_record.idempotency_key, values),
+            backoff=self._runtime.timings.commit_backoff,
+            clock=self._runtime.clock,
+            random=self._runtime.random,
+            on=_RecordBusy,
+        )
         record = _taken_from(data_record.idempotency_key, until, asked.message_id, answer)
         _taken.set(record)
         if record.starts_afresh:

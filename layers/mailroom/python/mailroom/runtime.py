@@ -80,6 +80,10 @@ class Runtime:
         remaining: int = context.get_remaining_time_in_millis()
         return self.clock.monotonic() + remaining / 1000 - self.timings.stop_margin
 
+    def provide(self, port: type[P], instance: P) -> None:
+        """Use this instance of a port from now on."""
+        self._ports[port] = instance
+
     def use(self, port: type[P]) -> P:
         """Answer the process's instance of a port, connected on first use."""
         if port not in self._ports:

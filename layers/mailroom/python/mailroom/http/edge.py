@@ -126,7 +126,7 @@ class Edge:
 
     def _missing(self, event: APIGatewayProxyEventV2) -> Answer:
         allowed = sorted({route.method for route in self._at(event.path)})
-        if not allowed:
+        if not allowed or event.http_method in allowed:  # the latter with characters that no path of ours has
             raise Problem(kinds.NOT_FOUND, "no route has this path")
         allow = ", ".join(allowed)
         raise Problem(kinds.METHOD_NOT_ALLOWED, f"this path takes {allow}", headers={"Allow": allow})

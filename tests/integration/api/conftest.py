@@ -1,0 +1,59 @@
+"""The example's API in process, over tables that start empty."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from app.api import api
+from mailroom import (
+    clients,
+    lease,  # noqa: F401 - its table is made too
+)
+from mailroom.http.testing import ApiClient
+from mailroom.row import Row
+from mailroom.runtime import Runtime
+
+REPOS = "/api/v1/repos"
+ORDER = {"name": "a repository", "owner_id": "owner-1"}
+
+Rows = Callable[[str], list[dict[str, Any]]]
+Lines = Callable[[], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def client(runtime: Runtime) -> ApiClient:
+    return ApiClient(api, runtime)
+
+
+@pytest.fixture
+def rows(runtime: Runtime) -> Rows:
+    """Answers what is in a table, by its short name."""
+
+    def rows(short_name: str) -> list[dict[str, Any]]:
+        table = Row.tables[short_name].Meta.table_name
+        items = clients.dynamodb().scan(TableName=table, ConsistentRead=True)["Items"]
+        return [{name: next(iter(value.values())) for name, value in item.items()} for item in items]
+
+    return rows
+
+
+@pytest.fixture
+def written(rows: Rows) -> Callable[[], int]:
+    """Answers how many rows there are in all tables together."""
+    return lambda: sum(len(rows(name)) for name in ("repos", "owners", "outbox", "idempotency"))
+
+
+@pytest.fixture
+def logs() -> Iterator[Lines]:
+    """Answers the log lines written so far."""
+    stream, handler = StringIO(), telemetry.logger.registered_handler
+    assert isinstance(handler, logging.StreamHandler)
+    before = handler.setStream(stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    handler.setStream(before)

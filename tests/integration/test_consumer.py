@@ -1,0 +1,288 @@
+"""The consumer edge: each message on its own, its effect once, its failures spaced and counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from app.events import RepoCreated
+from app.owners import Owner
+
+from mailroom import clients
+from mailroom.consumer import Consumer, ConsumerEdge, consumer
+from mailroom.failures import Failure, Permanent, RetryAfter
+from mailroom.idempotency import IdempotencyRow
+from mailroom.outbox.event import Envelope
+from mailroom.runtime import Runtime
+from mailroom.testing import LambdaContext, ManualClock
+from mailroom.unit_of_work import UnitOfWork
+from tests.faults import Died, died, failing, throttled
+
+from .conftest import CallCounter
+
+
+class Handled:
+    """What the consumer under test was called with, and what it does then."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.behave: Callable[[RepoCreated, UnitOfWork], None] = lambda event, work: None
+
+
+HANDLED = Handled()
+
+
+@consumer(on=RepoCreated, writes=[Owner])
+def counting(event: RepoCreated, work: UnitOfWork) -> None:
+    HANDLED.names.append(event.name)
+    work.update(Owner(event.owner_id), [Owner.repo_count.add(1)])
+    HANDLED.behave(event, work)
+
+
+class Queue:
+    """Receives from a real queue as Lambda would, and hands batches to the edge."""
+
+    def __init__(self, runtime: Runtime, clock: ManualClock) -> None:
+        self.url = clients.sqs().create_queue(QueueName="messages")["QueueUrl"]
+        self.runtime, self.clock = runtime, clock
+        self.edge = ConsumerEdge(counting, runtime, self.url)
+        self.first_received: dict[str, int] = {}
+
+    def send(self, *bodies: str) -> None:
+        for body in bodies:
+            clients.sqs().send_message(QueueUrl=self.url, MessageBody=body)
+
+    def receive(self) -> dict[str, Any]:
+        messages = clients.sqs().receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", [])
+        now = str(int(self.clock.now().timestamp() * 1000))
+        return {
+            "Records": [
+                {
+                    "messageId": message["MessageId"],
+                    "receiptHandle": message["ReceiptHandle"],
+                    "body": message["Body"],
+                    "attributes": {"ApproximateFirstReceiveTimestamp": now, "ApproximateReceiveCount": "1"},
+                    "eventSource": "aws:sqs",
+                    "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:messages",
+                }
+                for message in messages
+            ]
+        }
+
+    def handle(self, batch: dict[str, Any] | None = None, *, remaining_ms: int = 30_000) -> list[str]:
+        """Answer the ids of the messages that are to come again."""
+        answer = self.edge.handle(batch or self.receive(), LambdaContext(remaining_ms))
+        return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+@pytest.fixture
+def queue(runtime: Runtime, clock: ManualClock) -> Queue:
+    HANDLED.names, HANDLED.behave = [], lambda event, work: None
+    return Queue(runtime, clock)
+
+
+def message(name: str, event_id: str = "01JDW3NDEKTSV4RRFFQ69G5FAV-03", **changes: Any) -> str:
+    return Envelope(
+        id=event_id,
+        type="repo.created",
+        source="test.service",
+        subject="repos/1",
+        time="2030-01-01T00:00:00.000Z",
+        payload=json.dumps({"repo_id": "1", "name": name, "owner_id": "owner-1", **changes}),
+    ).to_json()
+
+
+def effects() -> int:
+    rows = list(Owner.scan())
+    return int(rows[0].repo_count) if rows else 0
+
+
+def visibility(calls: CallCounter) -> list[int]:
+    return [c.parameters["VisibilityTimeout"] for c in calls.calls if c.operation == "ChangeMessageVisibility"]
+
+
+def fail(error: Exception) -> Callable[[RepoCreated, UnitOfWork], None]:
+    def behave(event: RepoCreated, work: UnitOfWork) -> None:
+        raise error
+
+    return behave
+
+
+def test_an_effect_happens_once__though_the_event_is_delivered_twice(queue: Queue) -> None:
+    queue.send(message("tool"), message("tool"))
+    assert queue.handle() == []
+    assert (HANDLED.names, effects()) == (["tool"], 1)
+
+
+def test_only_the_message_that_failed_comes_again(queue: Queue) -> None:
+    def behave(event: RepoCreated, work: UnitOfWork) -> None:
+        if event.name == "bad":
+            raise ValueError("no")
+
+    HANDLED.behave = behave
+    ids = [f"01JDW3NDEKTSV4RRFFQ69G5FA{letter}-03" for letter in "ABC"]
+    queue.send(message("good", ids[0]), message("bad", ids[1]), message("fine", ids[2]))
+    batch = queue.receive()
+    assert queue.handle(batch) == [batch["Records"][1]["messageId"]]
+    assert effects() == 2
+
+
+@pytest.mark.parametrize("body", ["not json", "null", "[1]", "{}", '{"id": 1}', '{"id":"x","type":"y","source":"z"}'])
+def test_a_message_that_is_no_event_fails_alone(queue: Queue, body: str) -> None:
+    queue.send(body, message("good"))
+    batch = queue.receive()
+    assert queue.handle(batch) == [r["messageId"] for r in batch["Records"] if r["body"] == body]
+    assert effects() == 1
+
+
+def test_a_batch_in_which_all_fail_answers_every_id(queue: Queue) -> None:
+    queue.send("not json", "null")
+    batch = queue.receive()
+    assert sorted(queue.handle(batch)) == sorted(r["messageId"] for r in batch["Records"])
+
+
+def test_an_empty_batch_is_harmless(queue: Queue) -> None:
+    assert queue.handle({"Records": []}) == []
+
+
+@pytest.mark.parametrize("event", [{}, {"records": []}, {"detail": {}}])
+def test_something_that_is_no_batch_is_loud(queue: Queue, event: dict[str, Any]) -> None:
+    with pytest.raises(KeyError):
+        queue.edge.handle(event, LambdaContext())
+
+
+def test_the_waits_grow_with_the_attempts__and_the_sixth_delivery_skips_the_handler(
+    queue: Queue, calls: CallCounter, runtime: Runtime
+) -> None:
+    HANDLED.behave = fail(ValueError("no"))
+    queue.send(message("tool"))
+    batch = queue.receive()
+    for _ in range(8):
+        assert queue.handle(batch) != []
+    waits = visibility(calls)
+    base = runtime.timings.consumer_backoff.base
+    assert [wait >= base * 2**n for n, wait in enumerate(waits[:4])] == [True] * 4
+    assert waits[4:] == [0, 0, 0, 0], "dead: SQS may move it on as soon as it has counted enough"
+    assert len(HANDLED.names) == 5
+    (row,) = IdempotencyRow.scan()
+    assert (row.attempts, Failure.from_json(row.failure).message) == (5, "no")
+
+
+def test_a_permanent_failure_is_not_tried_again(queue: Queue, calls: CallCounter) -> None:
+    HANDLED.behave = fail(Permanent("never"))
+    queue.send(message("tool"))
+    batch = queue.receive()
+    for _ in range(3):
+        queue.handle(batch)
+    assert len(HANDLED.names) == 1
+    assert visibility(calls) == [0, 0, 0]
+
+
+def test_a_payload_of_the_wrong_shape_never_reaches_the_handler(queue: Queue) -> None:
+    queue.send(message("tool", owner_id=[1]))
+    assert len(queue.handle()) == 1
+    assert HANDLED.names == []
+    (row,) = IdempotencyRow.scan()
+    assert Failure.from_json(row.failure).kind == "permanent"
+
+
+def test_a_handler_that_asks_for_time_gets_it(queue: Queue, calls: CallCounter) -> None:
+    HANDLED.behave = fail(RetryAfter(7200))
+    queue.send(message("tool"))
+    queue.handle()
+    assert visibility(calls) == [7200]
+
+
+def test_no_message_stays_hidden_beyond_twelve_hours_of_its_first_receive(queue: Queue, calls: CallCounter) -> None:
+    HANDLED.behave = fail(RetryAfter(12 * 3600))
+    queue.send(message("tool"))
+    batch = queue.receive()
+    queue.clock.advance(3600)
+    queue.handle(batch)
+    assert visibility(calls) == [11 * 3600 - 1]
+
+
+def test_an_effect_that_was_rolled_back_is_not_there(queue: Queue) -> None:
+    HANDLED.behave = fail(ValueError("no"))
+    queue.send(message("tool"))
+    queue.handle()
+    assert effects() == 0
+
+
+def test_a_consumer_that_died_is_taken_over__and_the_attempt_was_counted(queue: Queue, clock: ManualClock) -> None:
+    queue.send(message("tool"))
+    batch = queue.receive()
+    with failing("TransactWriteItems", died), pytest.raises(Died):
+        queue.handle(batch)
+    clock.advance(31)
+    assert queue.handle(batch) == []
+    assert effects() == 1
+    (row,) = IdempotencyRow.scan()
+    assert row.attempts == 2
+
+
+def test_a_message_that_times_out_five_times_is_dead_and_says_so(queue: Queue, clock: ManualClock) -> None:
+    queue.send(message("tool"))
+    batch = queue.receive()
+    for _ in range(5):
+        with failing("TransactWriteItems", died), pytest.raises(Died):
+            queue.handle(batch)
+        clock.advance(31)
+    assert len(queue.handle(batch)) == 1
+    assert len(HANDLED.names) == 5
+    (row,) = IdempotencyRow.scan()
+    assert Failure.from_json(row.failure).message == "the attempt timed out or was killed"
+
+
+def test_a_redriven_message_starts_afresh(queue: Queue) -> None:
+    HANDLED.behave = fail(Permanent("never"))
+    queue.send(message("tool"))
+    dead = queue.handle()
+    HANDLED.behave = lambda event, work: None
+    queue.send(message("tool"))
+    assert queue.handle() == dead, "the dead one stays dead, and the new one is handled"
+    assert effects() == 1
+
+
+def test_a_second_delivery_waits__while_the_first_is_at_work(queue: Queue, calls: CallCounter) -> None:
+    queue.send(message("tool"))
+    batch = queue.receive()
+
+    def meanwhile(event: RepoCreated, work: UnitOfWork) -> None:
+        HANDLED.behave = lambda event, work: None
+        assert len(queue.handle(batch)) == 1
+
+    HANDLED.behave = meanwhile
+    assert queue.handle(batch) == []
+    assert visibility(calls) == [30]
+
+
+def test_what_there_is_no_time_for_is_handed_back_at_once__and_costs_no_attempt(
+    queue: Queue, calls: CallCounter
+) -> None:
+    queue.send(message("tool"))
+    assert len(queue.handle(remaining_ms=1000)) == 1
+    assert (HANDLED.names, visibility(calls), list(IdempotencyRow.scan())) == ([], [0], [])
+
+
+def test_a_record_that_cannot_be_taken_is_no_verdict_on_the_message(queue: Queue) -> None:
+    queue.send(message("tool"))
+    batch = queue.receive()
+    with failing("UpdateItem", throttled, times=100):
+        assert len(queue.handle(batch)) == 1
+    assert queue.handle(batch) == []
+    assert effects() == 1
+
+
+def test_a_postponement_that_fails_hides_nothing(queue: Queue) -> None:
+    HANDLED.behave = fail(ValueError("no"))
+    queue.send(message("tool"))
+    with failing("ChangeMessageVisibility", throttled, times=100):
+        assert len(queue.handle()) == 1
+
+
+def test_a_declaration_names_where_it_is_found() -> None:
+    assert isinstance(counting, Consumer)
+    assert counting.target == f"{__name__}:counting"

@@ -1,0 +1,246 @@
+"""Idempotency records: work runs once per key, whatever happens in the middle of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from app.owners import Owner
+
+from mailroom.failures import Failure
+from mailroom.idempotency import Idempotency, IdempotencyRow, KeyReused, StillRunning, Superseded
+from mailroom.needs import Access
+from mailroom.runtime import Runtime
+from mailroom.testing import ManualClock
+from mailroom.unit_of_work import UnitOfWork
+from tests.faults import Died, died, failing, refused, throttled, timed_out
+
+from .conftest import CallCounter
+
+DAY = 86_400
+
+
+class Till:
+    """Adds to a count in a row, once per key, and answers the count."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.idempotency = Idempotency(runtime, prefix="till", life=DAY)
+        self.runs = 0
+
+    def add(self, key: str = "key", fingerprint: str = "f", remaining_ms: int = 10_000) -> Any:
+        outcome = self.idempotency.run(key=key, fingerprint=fingerprint, act=self.act, remaining_ms=remaining_ms)
+        return outcome.value, outcome.replayed
+
+    def act(self) -> dict[str, int]:
+        self.runs += 1
+        self.between()
+        work = UnitOfWork(self.runtime, Access(writes=(Owner,)))
+        work.update(Owner("owner-1"), [Owner.repo_count.add(1)])
+        answer = {"run": self.runs}
+        work.commit(answer)
+        self.after()
+        return answer
+
+    def between(self) -> None: ...
+
+    def after(self) -> None: ...
+
+    @property
+    def count(self) -> int:
+        rows = list(Owner.scan())
+        return int(rows[0].repo_count) if rows else 0
+
+
+@pytest.fixture
+def till(runtime: Runtime) -> Till:
+    return Till(runtime)
+
+
+def record() -> IdempotencyRow:
+    (row,) = IdempotencyRow.scan()
+    return row
+
+
+def test_work_runs_once__and_its_answer_is_repeated(till: Till) -> None:
+    assert till.add() == ({"run": 1}, False)
+    assert till.add() == ({"run": 1}, True)
+    assert (till.runs, till.count) == (1, 1)
+
+
+def test_it_takes_two_calls__and_a_repetition_one(till: Till, calls: CallCounter) -> None:
+    till.add()
+    assert calls.counts == {"UpdateItem": 1, "TransactWriteItems": 1}
+    calls.calls.clear()
+    till.add()
+    assert calls.counts == {"UpdateItem": 1}
+
+
+def test_another_request_with_the_key_is_refused(till: Till) -> None:
+    till.add(fingerprint="one")
+    with pytest.raises(KeyReused):
+        till.add(fingerprint="two")
+
+
+def test_another_request_is_refused_as_such__also_while_the_first_is_in_flight(till: Till) -> None:
+    def meanwhile() -> None:
+        with pytest.raises(KeyReused):
+            till.add(fingerprint="two")
+
+    till.between = meanwhile  # type: ignore[method-assign]
+    till.add(fingerprint="one")
+
+
+def test_a_repetition_in_flight_is_told_to_wait_until_the_first_must_be_over(till: Till) -> None:
+    waits = []
+
+    def meanwhile() -> None:
+        with pytest.raises(StillRunning) as refusal:
+            till.add()
+        waits.append(refusal.value.retry_after)
+
+    till.between = meanwhile  # type: ignore[method-assign]
+    till.add(remaining_ms=7000)
+    assert waits == [7]
+
+
+def test_a_failure_is_not_stored(till: Till) -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    till.between = fail  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="no"):
+        till.add()
+    assert list(IdempotencyRow.scan()) == []
+    till.between = lambda: None  # type: ignore[method-assign]
+    assert till.add() == ({"run": 2}, False)
+
+
+def test_the_record_is_completed_with_the_work__so_a_crash_after_the_commit_runs_nothing_twice(till: Till) -> None:
+    def die() -> None:
+        raise Died
+
+    till.after = die  # type: ignore[method-assign]
+    with pytest.raises(Died):
+        till.add()
+    assert till.add() == ({"run": 1}, True)
+    assert till.count == 1
+
+
+def test_a_dead_attempt_is_taken_over__once_its_time_is_over(till: Till, clock: ManualClock) -> None:
+    with failing("TransactWriteItems", died), pytest.raises(Died):
+        till.add()
+    with pytest.raises(StillRunning):
+        till.add()
+    clock.advance(11)
+    assert till.add() == ({"run": 2}, False)
+    assert till.count == 1
+
+
+def test_an_attempt_that_outlived_its_window_commits_nothing__though_the_other_has_finished(
+    till: Till, clock: ManualClock
+) -> None:
+    def stall() -> None:
+        till.between = lambda: None  # type: ignore[method-assign]
+        clock.advance(11)
+        assert till.add() == ({"run": 2}, False)
+
+    till.between = stall  # type: ignore[method-assign]
+    with pytest.raises(Superseded):
+        till.add()
+    assert till.count == 1
+    assert till.add() == ({"run": 2}, True)
+
+
+def test_a_late_attempt_that_fails_does_not_remove_anothers_record(till: Till, clock: ManualClock) -> None:
+    def stall_and_fail() -> None:
+        till.between = lambda: None  # type: ignore[method-assign]
+        clock.advance(11)
+        till.add()
+        raise ValueError("too late anyway")
+
+    till.between = stall_and_fail  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="too late"):
+        till.add()
+    assert record().status == "COMPLETED"
+
+
+def test_no_time_left_is_a_window_of_no_length__not_an_endless_one(till: Till, clock: ManualClock) -> None:
+    with failing("TransactWriteItems", died), pytest.raises(Died):
+        till.add(remaining_ms=0)
+    clock.advance(0.001)
+    assert till.add() == ({"run": 2}, False)
+
+
+def test_a_commit_in_doubt_that_took_effect_counts(till: Till) -> None:
+    with failing("TransactWriteItems", timed_out, after=True, times=100):
+        assert till.add() == ({"run": 1}, False)
+    assert till.count == 1
+    assert record().status == "COMPLETED"
+
+
+def test_a_commit_that_never_came_through_fails__and_can_be_repeated(till: Till) -> None:
+    with failing("TransactWriteItems", timed_out, times=100), pytest.raises(Exception, match="did not come through"):
+        till.add()
+    assert till.add() == ({"run": 2}, False)
+    assert till.count == 1
+
+
+def test_a_key_is_forgotten_by_our_clock(till: Till, clock: ManualClock) -> None:
+    till.add()
+    clock.advance(DAY - 1)
+    assert till.add() == ({"run": 1}, True)
+    clock.advance(2)
+    assert till.add() == ({"run": 2}, False)
+
+
+def test_a_take_that_meets_a_commit_is_tried_again__then_told_to_wait(till: Till) -> None:
+    with failing("UpdateItem", refused("TransactionConflictException")):
+        assert till.add() == ({"run": 1}, False)
+    with failing("UpdateItem", refused("TransactionConflictException"), times=100), pytest.raises(StillRunning):
+        till.add()
+
+
+def test_a_take_that_is_throttled_fails_as_such(till: Till) -> None:
+    with failing("UpdateItem", throttled, times=100), pytest.raises(Exception, match="ThrottlingException"):
+        till.add()
+    assert till.runs == 0
+
+
+def test_the_failure_stands__though_the_record_cannot_be_opened(till: Till) -> None:
+    def fail() -> None:
+        raise ValueError("the reason")
+
+    till.between = fail  # type: ignore[method-assign]
+    with failing("DeleteItem", throttled, times=100), pytest.raises(ValueError, match="the reason"):
+        till.add()
+
+
+def test_work_that_never_commits_is_our_own_error(runtime: Runtime) -> None:
+    idempotency = Idempotency(runtime, prefix="forgetful", life=DAY)
+    with pytest.raises(RuntimeError, match="without committing"):
+        idempotency.run(key="key", act=lambda: None, remaining_ms=1000)
+
+
+def test_prefixes_keep_keys_apart(runtime: Runtime) -> None:
+    runs: list[str] = []
+    for prefix in ("one", "two"):
+
+        def act(prefix: str = prefix) -> None:
+            runs.append(prefix)
+            UnitOfWork(runtime, Access()).commit()
+
+        Idempotency(runtime, prefix=prefix, life=DAY).run(key="key", act=act, remaining_ms=1000)
+    assert runs == ["one", "two"]
+
+
+def test_a_kept_failure_is_what_the_next_attempt_finds(runtime: Runtime) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, keep_failures=True)
+
+    def fail() -> None:
+        raise ValueError("the reason")
+
+    with pytest.raises(ValueError, match="the reason"):
+        idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+    assert Failure.from_json(record().failure).message == "the reason"
+    assert (record().status, record().attempts) == ("FAILED", 1)

@@ -1,0 +1,247 @@
+"""Jobs: one run at a time, under a lease, and what the machinery's own jobs do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+from app.owners import Owner
+
+from mailroom.idempotency import IdempotencyRow
+from mailroom.job import JobContext, JobEdge, job, lease_name
+from mailroom.jobs import cleanup as cleanup_module
+from mailroom.jobs.cleanup import cleanup
+from mailroom.jobs.outbox_relay import outbox_relay
+from mailroom.lease import Lease, LeaseLost, LeaseRow
+from mailroom.outbox.relay import Relay
+from mailroom.outbox.table import OutboxRow, sent
+from mailroom.publishers.publisher import SENT
+from mailroom.runtime import Runtime
+from mailroom.schedule import Every
+from mailroom.testing import FakePublisher, LambdaContext, ManualClock, transient, unavailable
+from tests.faults import Died
+
+from .conftest import CallCounter
+from .outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
+
+RUNS: list[Callable[[JobContext], None]] = []
+
+
+@job(schedule=Every(hours=1), writes=[Owner])
+def example(work: JobContext) -> None:
+    RUNS.pop()(work)
+
+
+@pytest.fixture
+def edge(runtime: Runtime) -> JobEdge:
+    RUNS.clear()
+    return JobEdge(example, runtime)
+
+
+def write_owner(work: JobContext) -> None:
+    work.save(Owner("owner-1"))
+
+
+def test_what_a_job_collects_is_committed__when_it_ends_well(edge: JobEdge) -> None:
+    RUNS.append(write_owner)
+    edge.run(LambdaContext())
+    assert [owner.id for owner in Owner.scan()] == ["owner-1"]
+
+
+def test_a_second_firing_is_skipped__while_a_run_is_at_work(edge: JobEdge) -> None:
+    def meanwhile(work: JobContext) -> None:
+        edge.run(LambdaContext())
+
+    RUNS.append(meanwhile)
+    edge.run(LambdaContext())
+    assert RUNS == []
+
+
+def test_a_job_that_raises_fails_loudly__and_the_next_run_can_start(edge: JobEdge) -> None:
+    def fail(work: JobContext) -> None:
+        write_owner(work)
+        raise ValueError("no")
+
+    RUNS.append(fail)
+    with pytest.raises(ValueError, match="no"):
+        edge.run(LambdaContext())
+    assert list(Owner.scan()) == []
+    RUNS.append(write_owner)
+    edge.run(LambdaContext())
+    assert len(list(Owner.scan())) == 1
+
+
+def test_a_run_that_stalled_past_its_lease_commits_nothing(edge: JobEdge, clock: ManualClock) -> None:
+    def stall(work: JobContext) -> None:
+        write_owner(work)
+        clock.advance(61)
+        RUNS.append(lambda work: None)
+        edge.run(LambdaContext())
+
+    RUNS.append(stall)
+    with pytest.raises(LeaseLost):
+        edge.run(LambdaContext())
+    assert list(Owner.scan()) == []
+
+
+def test_a_dead_run_does_not_stop_the_next__once_its_lease_is_over(edge: JobEdge, clock: ManualClock) -> None:
+    def die(work: JobContext) -> None:
+        raise Died
+
+    RUNS.append(die)
+    with pytest.raises(Died):
+        edge.run(LambdaContext())
+    clock.advance(61)
+    RUNS.append(write_owner)
+    edge.run(LambdaContext())
+    assert len(list(Owner.scan())) == 1
+
+
+# The sweep
+
+
+def sweep(runtime: Runtime, publisher: FakePublisher, *, remaining_ms: int = 55_000) -> None:
+    runtime.provide(Relay, Relay(runtime, publisher))
+    JobEdge(outbox_relay, runtime).run(LambdaContext(remaining_ms))
+
+
+def test_the_sweep_delivers_every_shard(runtime: Runtime, outbox: Outbox) -> None:  # noqa: F811
+    publisher = FakePublisher()
+    events = [outbox.add(f"anything/{n}") for n in range(40)]
+    sweep(runtime, publisher)
+    assert sorted(publisher.ids) == sorted(events)
+
+
+def test_the_sweep_looks_again__while_an_attempt_falls_due_in_its_time(
+    runtime: Runtime,
+    clock: ManualClock,
+    outbox: Outbox,  # noqa: F811
+) -> None:
+    publisher = FakePublisher(lambda event: transient() if len(publisher.attempted) < 3 else SENT)
+    outbox.add()
+    sweep(runtime, publisher)
+    assert len(publisher.attempted) == 3
+    assert all(seconds >= runtime.timings.sweep_tick for seconds in clock.slept)
+
+
+def test_the_sweep_ends__when_nothing_falls_due_before_its_deadline(
+    runtime: Runtime,
+    clock: ManualClock,
+    outbox: Outbox,  # noqa: F811
+) -> None:
+    began = clock.monotonic()
+    publisher = FakePublisher(lambda _: unavailable())
+    outbox.add()
+    sweep(runtime, publisher)
+    assert clock.monotonic() - began < 55
+    assert clock.slept
+
+
+def test_the_sweep_takes_a_page_per_shard_in_turn(runtime: Runtime, outbox: Outbox) -> None:  # noqa: F811
+    publisher = FakePublisher()
+    for _ in range(250):
+        outbox.add()
+    other = outbox.add("anything/0")
+    sweep(runtime, publisher)
+    assert publisher.ids.index(other) <= 100
+    assert len(publisher.ids) == 251
+
+
+def test_the_sweep_holds_no_lease_while_it_waits(
+    runtime: Runtime,
+    clock: ManualClock,
+    outbox: Outbox,
+    monkeypatch: pytest.MonkeyPatch,  # noqa: F811
+) -> None:
+    free = []
+
+    def sleep(seconds: float) -> None:
+        held = Lease(f"relay#{SHARD:02d}", runtime).acquire()
+        free.append(held is not None)
+        if held is not None:
+            held.release(clean=True)
+        clock.advance(seconds)
+
+    outbox.add()
+    monkeypatch.setattr(clock, "sleep", sleep)
+    sweep(runtime, FakePublisher(lambda _: unavailable()))
+    assert free
+    assert all(free)
+
+
+def test_a_sweep_over_nothing_reads_each_shard_once__and_takes_no_shards_lease(
+    runtime: Runtime, calls: CallCounter
+) -> None:
+    sweep(runtime, FakePublisher())
+    assert calls.counts == {"UpdateItem": 2, "Query": 8}
+
+
+# The clean-up
+
+
+def record(name: str, expires_in: int, clock: ManualClock) -> None:
+    IdempotencyRow(
+        name, status="COMPLETED", in_progress_until=0, expires_at=clock.now() + timedelta(seconds=expires_in)
+    ).save()
+
+
+def names() -> list[str]:
+    return sorted(row.id for row in IdempotencyRow.scan())
+
+
+def clean(runtime: Runtime) -> None:
+    JobEdge(cleanup, runtime).run(LambdaContext(60_000))
+
+
+def test_what_has_expired_is_deleted__and_nothing_else(runtime: Runtime, clock: ManualClock) -> None:
+    record("old", -1, clock)
+    record("new", 1, clock)
+    clean(runtime)
+    assert names() == ["new"]
+
+
+def test_a_record_that_was_renewed_meanwhile_stays(
+    runtime: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record("old", -1, clock)
+    delete = cleanup_module._delete_if_still_expired
+
+    def renew_first(*args: object) -> bool:
+        record("old", 100, clock)
+        return delete(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cleanup_module, "_delete_if_still_expired", renew_first)
+    clean(runtime)
+    assert names() == ["old"]
+
+
+def test_a_run_reads_so_much_and_no_more__and_the_next_goes_on_there(
+    runtime: Runtime, clock: ManualClock, calls: CallCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup_module, "PAGES_PER_RUN", 2)
+    monkeypatch.setattr(cleanup_module, "ROWS_PER_PAGE", 3)
+    for number in range(10):
+        record(f"old-{number}", -1, clock)
+    clean(runtime)
+    assert calls.counts["Scan"] == 2
+    assert len(names()) == 4
+    clean(runtime)
+    assert names() == []
+
+
+def test_the_clean_up_never_touches_the_outbox(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> None:  # noqa: F811
+    event = outbox.add()
+    Relay(runtime, FakePublisher()).drain(SHARD)
+    waiting = outbox.add()
+    clock.advance(365 * 86_400)
+    clean(runtime)
+    assert {row.event_id for row in OutboxRow.scan()} == {event, waiting}
+    assert outbox.ids(sent(SHARD)) == [event]
+
+
+def test_two_clean_ups_at_once_are_one(runtime: Runtime, clock: ManualClock, calls: CallCounter) -> None:
+    Lease(lease_name("cleanup"), runtime).acquire()
+    clean(runtime)
+    assert calls.counts["Scan"] == 0
+    assert LeaseRow.get(lease_name("cleanup")).token == 1

@@ -1,0 +1,153 @@
+"""Leases: one holder, a token that only grows, and stale holders that write nothing."""
+
+from __future__ import annotations
+
+import pytest
+from app.owners import Owner
+
+from mailroom.lease import HeldLease, Lease, LeaseLost, LeaseRow
+from mailroom.needs import Access
+from mailroom.runtime import Runtime
+from mailroom.testing import ManualClock
+from mailroom.unit_of_work import UnitOfWork
+from tests.faults import Died, died, failing, refused, timed_out
+
+LEASE_OVER = 61
+
+
+def take(runtime: Runtime) -> HeldLease:
+    held = Lease("the-lease", runtime).acquire()
+    assert held is not None
+    return held
+
+
+def test_one_holds_it__while_others_are_refused(runtime: Runtime) -> None:
+    take(runtime)
+    assert Lease("the-lease", runtime).acquire() is None
+
+
+def test_it_is_free_at_once__after_a_release(runtime: Runtime) -> None:
+    take(runtime).release(clean=True)
+    assert take(runtime).token == 2
+
+
+def test_the_token_grows_with_every_holder(runtime: Runtime, clock: ManualClock) -> None:
+    tokens = []
+    for _ in range(3):
+        tokens.append(take(runtime).token)
+        clock.advance(LEASE_OVER)
+    assert tokens == [1, 2, 3]
+
+
+def test_a_successor_learns_that_the_holder_before_died(runtime: Runtime, clock: ManualClock) -> None:
+    assert take(runtime).was_clean
+    clock.advance(LEASE_OVER)
+    assert not take(runtime).was_clean
+
+
+def test_a_release_that_was_not_clean_is_passed_on(runtime: Runtime) -> None:
+    take(runtime).release(clean=False)
+    assert not take(runtime).was_clean
+
+
+def test_the_memo_passes_from_holder_to_holder(runtime: Runtime) -> None:
+    held = take(runtime)
+    held.memo["cursor"] = {"id": {"S": "x"}}
+    held.release(clean=True)
+    assert take(runtime).memo == {"cursor": {"id": {"S": "x"}}}
+
+
+@pytest.mark.parametrize("skew", [-5, 5])
+def test_two_never_hold_it_at_once__however_their_clocks_differ(
+    runtime: Runtime, clock: ManualClock, skew: int
+) -> None:
+    clock.jump(-skew)
+    held = take(runtime)
+    while held.remaining() > 0:
+        clock.jump(2 * skew)  # the taker's clock
+        assert Lease("the-lease", runtime).acquire() is None
+        clock.jump(-2 * skew)
+        clock.advance(1)
+
+
+def test_a_holder_whose_clock_was_set_back_stops_in_time_all_the_same(runtime: Runtime, clock: ManualClock) -> None:
+    held = take(runtime)
+    clock.advance(LEASE_OVER)
+    clock.jump(-3600)
+    with pytest.raises(LeaseLost):
+        held.ensure()
+
+
+def test_it_is_renewed__once_half_of_it_is_used_up(runtime: Runtime, clock: ManualClock) -> None:
+    held = take(runtime)
+    for _ in range(10):
+        clock.advance(20)
+        held.ensure()
+    assert Lease("the-lease", runtime).acquire() is None
+
+
+def test_a_stalled_holder_cannot_renew__once_another_has_it(runtime: Runtime, clock: ManualClock) -> None:
+    stalled = take(runtime)
+    clock.advance(LEASE_OVER)
+    take(runtime)
+    with pytest.raises(LeaseLost):
+        stalled.renew()
+
+
+def test_a_late_release_does_not_free_anothers_lease(runtime: Runtime, clock: ManualClock) -> None:
+    stalled = take(runtime)
+    clock.advance(LEASE_OVER)
+    take(runtime)
+    with pytest.raises(LeaseLost):
+        stalled.release(clean=True)
+    assert LeaseRow.get("the-lease").held_until > 0
+
+
+def test_a_taker_whose_first_answer_was_lost_holds_it__and_is_cautious(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore repeats a call that timed out; the repetition is refused by our own first success."""
+    lease = Lease("the-lease", runtime)
+    take_once = lease._take
+
+    def take_twice(holder: str, until: int) -> object:
+        take_once(holder, until)
+        return take_once(holder, until)
+
+    monkeypatch.setattr(lease, "_take", take_twice)
+    held = lease.acquire()
+    assert held is not None
+    assert (held.token, held.was_clean) == (1, False)
+
+
+def test_a_conflict_with_a_transaction_that_checks_it_is_tried_again(runtime: Runtime) -> None:
+    held = take(runtime)
+    with failing("UpdateItem", refused("TransactionConflictException")):
+        held.renew()
+
+
+def test_a_protected_write_under_a_lost_lease_is_refused(runtime: Runtime, clock: ManualClock) -> None:
+    stalled = take(runtime)
+    clock.advance(LEASE_OVER)
+    take(runtime)
+    work = UnitOfWork(runtime, Access(writes=(Owner,)))
+    work.save(Owner("owner-1"))
+    work.depend_on(stalled.check())
+    with pytest.raises(LeaseLost):
+        work.commit()
+    assert list(Owner.scan()) == []
+
+
+def test_a_dead_holders_lease_runs_out(runtime: Runtime, clock: ManualClock) -> None:
+    with failing("UpdateItem", died, after=True), pytest.raises(Died):
+        take(runtime)
+    assert Lease("the-lease", runtime).acquire() is None
+    clock.advance(LEASE_OVER)
+    assert take(runtime).token == 2
+
+
+def test_a_release_whose_answer_is_lost_says_so(runtime: Runtime) -> None:
+    held = take(runtime)
+    with failing("UpdateItem", timed_out, after=True), pytest.raises(Exception, match="Read timeout"):
+        held.release(clean=True)
+    assert take(runtime).token == 2

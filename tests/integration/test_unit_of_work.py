@@ -1,0 +1,199 @@
+"""The unit of work: all or nothing, in one call, with errors that name what stood in the way."""
+
+from __future__ import annotations
+
+import pytest
+from app.events import RepoCreated
+from app.owners import Owner
+from app.repos import Repo
+
+from mailroom.needs import Access
+from mailroom.outbox.event import EventRefused, shard_of_subject
+from mailroom.outbox.table import OutboxRow, pending
+from mailroom.runtime import Runtime
+from mailroom.testing import ManualClock
+from mailroom.transaction import CommitConflict, SameItemTwice, TooManyItems
+from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork
+from tests.faults import Died, died, failing, refused, timed_out
+
+from .conftest import CallCounter
+
+ACCESS = Access(reads=(Repo,), writes=(Repo, Owner), publishes=(RepoCreated,))
+
+
+@pytest.fixture
+def work(runtime: Runtime) -> UnitOfWork:
+    return UnitOfWork(runtime, ACCESS)
+
+
+def repo(name: str = "tool", repo_id: str = "1") -> Repo:
+    return Repo(repo_id, name=name, owner_id="owner-1", created_at="2030-01-01T00:00:00.000Z")
+
+
+def created(name: str = "tool") -> RepoCreated:
+    return RepoCreated(repo_id="1", name=name, owner_id="owner-1")
+
+
+def events() -> list[OutboxRow]:
+    return sorted(OutboxRow.scan(), key=lambda row: row.event_id)
+
+
+def test_a_committed_row_has_its_event(work: UnitOfWork, calls: CallCounter) -> None:
+    row = repo()
+    event_id = work.publish(created(), about=row)
+    work.save(row)
+    work.commit()
+    assert calls.counts == {"TransactWriteItems": 1}
+    assert Repo.get("1").last_event_id == event_id
+    (event,) = events()
+    assert (event.partition, event.subject) == (pending(shard_of_subject("repos/1")), "repos/1")
+
+
+def test_nothing_is_written__before_the_commit(work: UnitOfWork, calls: CallCounter) -> None:
+    row = repo()
+    work.publish(created(), about=row)
+    work.save(row)
+    assert calls.calls == []
+
+
+def test_a_refused_row_has_no_event(runtime: Runtime, work: UnitOfWork) -> None:
+    first = UnitOfWork(runtime, ACCESS)
+    first.save(repo())
+    first.commit()
+    row = repo(name="other")
+    work.publish(created("other"), about=row)
+    work.save(row)
+    with pytest.raises(RowChanged, match="repos 1"):
+        work.commit()
+    assert events() == []
+    assert Repo.get("1").name == "tool"
+
+
+def test_a_stale_row_is_refused(runtime: Runtime, work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    one, other = Repo.get("1"), Repo.get("1")
+    for row in (one, other):
+        row.name = "renamed"
+    winner, loser = UnitOfWork(runtime, ACCESS), UnitOfWork(runtime, ACCESS)
+    winner.save(one)
+    winner.commit()
+    loser.save(other)
+    with pytest.raises(RowChanged):
+        loser.commit()
+    assert Repo.get("1").version == 2
+
+
+def test_a_subjects_events_follow_each_other__though_the_clock_was_set_back(
+    runtime: Runtime, work: UnitOfWork, clock: ManualClock
+) -> None:
+    row = repo()
+    first = work.publish(created(), about=row)
+    work.save(row)
+    work.commit()
+    clock.jump(-3600)
+    row = Repo.get("1")
+    again = UnitOfWork(runtime, ACCESS)
+    second = again.publish(created(), about=row)
+    third = again.publish(created(), about=row)
+    again.save(row)
+    again.commit()
+    assert first < second < third
+    assert [event.after for event in events()] == [None, first, second]
+
+
+def test_an_event_about_a_row_that_is_not_written_is_refused(work: UnitOfWork) -> None:
+    work.publish(created(), about=repo())
+    with pytest.raises(LookupError, match="repos/1"):
+        work.commit()
+
+
+def test_an_event_too_large_for_the_outbox_is_refused__when_it_is_added(work: UnitOfWork, calls: CallCounter) -> None:
+    with pytest.raises(EventTooLarge, match=r"repo\.created"):
+        work.publish(created("x" * 390_000))
+    assert calls.calls == []
+
+
+def test_the_room_for_the_failure_is_kept_free(work: UnitOfWork) -> None:
+    work.publish(created("x" * 380_000))
+    work.commit()
+    (event,) = events()
+    assert len(event.payload) > 380_000
+
+
+def test_characters_that_cannot_be_sent_are_refused(work: UnitOfWork) -> None:
+    with pytest.raises(EventRefused, match=r"RepoCreated\.name .*U\+0000"):
+        work.publish(created("a\x00b"))
+
+
+def test_a_hundred_and_one_items_are_refused__before_anything_is_sent(work: UnitOfWork, calls: CallCounter) -> None:
+    for number in range(101):
+        work.save(Owner(f"owner-{number}"))
+    with pytest.raises(TooManyItems, match="101"):
+        work.commit()
+    assert calls.calls == []
+
+
+def test_one_row_twice_is_refused__before_anything_is_sent(work: UnitOfWork, calls: CallCounter) -> None:
+    work.save(Owner("owner-1"))
+    work.update(Owner("owner-1"), [Owner.repo_count.add(1)])
+    with pytest.raises(SameItemTwice, match="owner-1"):
+        work.commit()
+    assert calls.calls == []
+
+
+def test_a_condition_of_a_later_kind_raises_its_own_error(runtime: Runtime, work: UnitOfWork) -> None:
+    """PynamoDB sends checks, deletes, puts and updates in that order, whatever the order of the calls."""
+    wanted = ValueError("the quota is used up")
+    work.update(Owner("owner-1"), [Owner.repo_count.add(1)], condition=Owner.repo_count > 5, refused=wanted)
+    work.save(repo())
+    with pytest.raises(ValueError, match="quota"):
+        work.commit()
+    assert list(Repo.scan()) == []
+
+
+def test_a_conflict_is_tried_again__and_then_named(work: UnitOfWork) -> None:
+    work.save(Owner("owner-1"))
+    conflict = refused("TransactionCanceledException")
+
+    def cancelled(call: object) -> BaseException:
+        error = conflict(call)  # type: ignore[arg-type]
+        error.response["CancellationReasons"] = [{"Code": "TransactionConflict"}]  # type: ignore[attr-defined]
+        return error
+
+    with failing("TransactWriteItems", cancelled, times=100) as fault, pytest.raises(CommitConflict):
+        work.commit()
+    assert len(fault.struck) == 5
+
+
+def test_a_commit_in_doubt_is_sent_again_under_the_same_token(work: UnitOfWork, calls: CallCounter) -> None:
+    work.save(Owner("owner-1"))
+    with failing("TransactWriteItems", timed_out, after=True):
+        work.commit()
+    tokens = [call.parameters["ClientRequestToken"] for call in calls.calls]
+    assert len(tokens) == 2
+    assert len(set(tokens)) == 1
+
+
+def test_a_process_that_dies_at_the_commit_has_written_all_or_nothing(work: UnitOfWork) -> None:
+    row = repo()
+    work.publish(created(), about=row)
+    work.save(row)
+    with failing("TransactWriteItems", died), pytest.raises(Died):
+        work.commit()
+    assert (list(Repo.scan()), events()) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("touch", "word"),
+    [
+        (lambda work: work.get(Owner, "owner-1"), "reads"),
+        (lambda work: work.save(Owner("owner-1")), "writes"),
+        (lambda work: work.publish(created()), "publishes"),
+    ],
+)
+def test_what_is_not_declared_is_refused__as_it_would_be_once_deployed(
+    runtime: Runtime, touch: object, word: str
+) -> None:
+    with pytest.raises(NotDeclared, match=word):
+        touch(UnitOfWork(runtime, Access()))  # type: ignore[operator]
