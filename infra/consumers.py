@@ -16,7 +16,7 @@ from infra.monitoring import Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
 from infra.stage import SERVICE
 from infra.surroundings import Surroundings
-from mailroom.consumer import Consumer
+from mailroom.consumer import QUEUE_VARIABLE, Consumer
 from mailroom.idempotency import IdempotencyRow
 
 
@@ -75,6 +75,7 @@ class DeployedConsumer(Construct):
         return undelivered
 
     def _feed(self) -> None:
+        self.function.function.add_environment(QUEUE_VARIABLE, self.queue.queue.queue_url)
         window = self._surroundings.timings.batching_window
         self.function.function.add_event_source(
             sources.SqsEventSource(

@@ -27,6 +27,7 @@ LEASE_ACTIONS = (
     "dynamodb:UpdateItem",
 )
 """What holding a lease takes, and committing under it. No delete: a lease's token must not start again."""
+BUSES = "events:event-bus/"
 PUBLISH_ACTIONS = ("dynamodb:PutItem",)
 """What adding an event to the outbox takes."""
 
@@ -43,7 +44,7 @@ def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) 
             grant_table(role, model, actions, surroundings=surroundings)
     for port in access.uses:
         for need in port.needs(surroundings.runtime):
-            _grant_need(role, need)
+            _grant_need(role, need, surroundings=surroundings)
 
 
 def grant_table(role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings) -> None:
@@ -52,12 +53,20 @@ def grant_table(role: iam.Role, model: type[Row], actions: Sequence[str], *, sur
     role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
 
 
-def _grant_need(role: iam.Role, need: Need) -> None:
-    service, _, resource = need.resource.partition(":")
-    arn = Stack.of(role).format_arn(service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME)
-    role.add_to_policy(iam.PolicyStatement(actions=list(need.actions), resources=[arn]))
+def _grant_need(role: iam.Role, need: Need, *, surroundings: Surroundings) -> None:
+    resources = [_arn(role, need.resource)]
     if need.why_many is not None:
-        do_otherwise(role, f"IAM5[Resource::{_as_rules_see(role, arn)}]", because=need.why_many)
+        finding = _as_rules_see(role, resources[0])
+        do_otherwise(role, f"IAM5[Resource::{finding}]", because=need.why_many)
+    if not surroundings.stage.on_aws and need.resource.startswith(BUSES):
+        # The emulator takes the bus that DescribeEventBus names for a rule of the default bus.
+        resources.append(_arn(role, need.resource.replace(BUSES, "events:rule/default/")))
+    role.add_to_policy(iam.PolicyStatement(actions=list(need.actions), resources=resources))
+
+
+def _arn(role: iam.Role, place: str) -> str:
+    service, _, resource = place.partition(":")
+    return Stack.of(role).format_arn(service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME)
 
 
 def _as_rules_see(role: iam.Role, arn: str) -> str:

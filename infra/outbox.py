@@ -15,8 +15,8 @@ from infra.surroundings import Surroundings
 from mailroom.lease import LeaseRow
 from mailroom.needs import Access
 from mailroom.outbox.event import SHARDS
+from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import PENDING_PREFIX, OutboxRow
-from mailroom.publishers.publisher import Destination
 
 NAME = "relay"
 _NEW_MAIL = {
@@ -26,7 +26,7 @@ _NEW_MAIL = {
 _SLOW = Duration.minutes(5)
 
 
-class Relay(Construct):
+class DeployedRelay(Construct):
     """The function that delivers a shard as soon as it has mail. What it misses, the sweep finds."""
 
     def __init__(self, scope: Construct, id_: str, *, surroundings: Surroundings) -> None:
@@ -37,7 +37,7 @@ class Relay(Construct):
         self._add_alarm()
 
     def _build_function(self) -> LambdaFunction:
-        access = Access(writes=(OutboxRow,), uses=(Destination,))
+        access = Access(writes=(OutboxRow,), uses=(Relay,))
         timeout = self._surroundings.timings.wake_up_timeout
         workload = Workload(name=NAME, folder="relay", access=access, timeout=timeout)
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)

@@ -9,7 +9,7 @@ from constructs import Construct
 from infra.monitoring import MINUTE, Runbook
 from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
-from mailroom.timings import MAX_RECEIVES
+from mailroom.consumer import MAX_RECEIVES
 
 
 class DeadLetterQueue(Construct):

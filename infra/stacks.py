@@ -15,7 +15,7 @@ from infra.consumers import Consumers
 from infra.jobs import Jobs
 from infra.layers import Layers
 from infra.monitoring import Alarms
-from infra.outbox import Relay
+from infra.outbox import DeployedRelay
 from infra.rules import check_rules
 from infra.stage import SERVICE, StageConfig
 from infra.surroundings import Surroundings, settings_of
@@ -64,7 +64,7 @@ class ServiceStack(Stack):
             layers=Layers(self, "Layers", stage=stage).all,
         )
         self.api = PublicApi(self, "Api", surroundings=surroundings, access=application.api)
-        self.relay = Relay(self, "Relay", surroundings=surroundings)
+        self.relay = DeployedRelay(self, "Relay", surroundings=surroundings)
         self.jobs = Jobs(self, "Jobs", jobs=application.jobs, surroundings=surroundings)
         self.consumers = Consumers(
             self, "Consumers", consumers=application.consumers, surroundings=surroundings, bus=self.bus

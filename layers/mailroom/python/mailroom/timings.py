@@ -23,9 +23,6 @@ VISIBILITY_TIMEOUTS = 6
 """A queue's visibility in timeouts of its function.
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
 
-MAX_RECEIVES = 10
-"""How often SQS hands out a message before it moves it to the dead letters. It is more than our attempts: a consumer
-that has given up lets the rest pass without working, so that a redrive from the console starts afresh."""
 
 
 class TimingError(ValueError):
