@@ -11,12 +11,15 @@ from typing import Any
 import botocore.client
 import moto  # noqa: F401 - before any client is made
 import pytest
-from app import owners, repos  # noqa: F401 - their models' tables are made too
-from app.settings import AppSettings
 from moto import mock_aws
 
+from app import owners, repos  # noqa: F401 - their models' tables are made too
+from app.settings import AppSettings
 from mailroom import clients
 from mailroom.clients import Call, observed
+from mailroom.idempotency import IdempotencyRow  # noqa: F401 - likewise
+from mailroom.lease import LeaseRow  # noqa: F401 - likewise
+from mailroom.outbox.table import OutboxRow  # noqa: F401 - likewise
 from mailroom.row import Row, bind
 from mailroom.runtime import Runtime
 from mailroom.settings import Settings
@@ -62,10 +65,10 @@ def runtime(aws: None, clock: ManualClock) -> Runtime:
         repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com"
     )
     bind(settings, app_settings)
-    for name in (settings.table_names() | app_settings.table_names()).keys():
+    for name in settings.table_names() | app_settings.table_names():
         Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
     clients.events().create_event_bus(Name=BUS)
-    return Runtime(settings, app_settings, clock=clock, random=Random(1))
+    return Runtime(settings, app_settings, clock=clock, random=Random(1))  # noqa: S311 - repeatable on purpose
 
 
 class CallCounter:

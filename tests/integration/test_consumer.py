@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
 from app.events import RepoCreated
 from app.owners import Owner
-
 from mailroom import clients
 from mailroom.consumer import Consumer, ConsumerEdge, consumer
 from mailroom.failures import Failure, Permanent, RetryAfter

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from app.owners import Owner
 
+from app.owners import Owner
 from mailroom.failures import Failure
 from mailroom.idempotency import Idempotency, IdempotencyRow, KeyReused, StillRunning, Superseded
 from mailroom.needs import Access

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from app.owners import Owner
 
+from app.owners import Owner
 from mailroom.idempotency import IdempotencyRow
 from mailroom.job import JobContext, JobEdge, job, lease_name
 from mailroom.jobs import cleanup as cleanup_module
@@ -106,7 +106,7 @@ def sweep(runtime: Runtime, publisher: FakePublisher, *, remaining_ms: int = 55_
     JobEdge(outbox_relay, runtime).run(LambdaContext(remaining_ms))
 
 
-def test_the_sweep_delivers_every_shard(runtime: Runtime, outbox: Outbox) -> None:  # noqa: F811
+def test_the_sweep_delivers_every_shard(runtime: Runtime, outbox: Outbox) -> None:
     publisher = FakePublisher()
     events = [outbox.add(f"anything/{n}") for n in range(40)]
     sweep(runtime, publisher)
@@ -116,7 +116,7 @@ def test_the_sweep_delivers_every_shard(runtime: Runtime, outbox: Outbox) -> Non
 def test_the_sweep_looks_again__while_an_attempt_falls_due_in_its_time(
     runtime: Runtime,
     clock: ManualClock,
-    outbox: Outbox,  # noqa: F811
+    outbox: Outbox,
 ) -> None:
     publisher = FakePublisher(lambda event: transient() if len(publisher.attempted) < 3 else SENT)
     outbox.add()
@@ -128,7 +128,7 @@ def test_the_sweep_looks_again__while_an_attempt_falls_due_in_its_time(
 def test_the_sweep_ends__when_nothing_falls_due_before_its_deadline(
     runtime: Runtime,
     clock: ManualClock,
-    outbox: Outbox,  # noqa: F811
+    outbox: Outbox,
 ) -> None:
     began = clock.monotonic()
     publisher = FakePublisher(lambda _: unavailable())
@@ -138,7 +138,7 @@ def test_the_sweep_ends__when_nothing_falls_due_before_its_deadline(
     assert clock.slept
 
 
-def test_the_sweep_takes_a_page_per_shard_in_turn(runtime: Runtime, outbox: Outbox) -> None:  # noqa: F811
+def test_the_sweep_takes_a_page_per_shard_in_turn(runtime: Runtime, outbox: Outbox) -> None:
     publisher = FakePublisher()
     for _ in range(250):
         outbox.add()
@@ -152,7 +152,7 @@ def test_the_sweep_holds_no_lease_while_it_waits(
     runtime: Runtime,
     clock: ManualClock,
     outbox: Outbox,
-    monkeypatch: pytest.MonkeyPatch,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     free = []
 
@@ -230,7 +230,7 @@ def test_a_run_reads_so_much_and_no_more__and_the_next_goes_on_there(
     assert names() == []
 
 
-def test_the_clean_up_never_touches_the_outbox(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> None:  # noqa: F811
+def test_the_clean_up_never_touches_the_outbox(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> None:
     event = outbox.add()
     Relay(runtime, FakePublisher()).drain(SHARD)
     waiting = outbox.add()

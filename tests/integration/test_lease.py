@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from app.owners import Owner
 
+from app.owners import Owner
 from mailroom.lease import HeldLease, Lease, LeaseLost, LeaseRow
 from mailroom.needs import Access
 from mailroom.runtime import Runtime

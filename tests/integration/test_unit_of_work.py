@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from app.events import RepoCreated
 from app.owners import Owner
 from app.repos import Repo
-
 from mailroom.needs import Access
 from mailroom.outbox.event import EventRefused, shard_of_subject
 from mailroom.outbox.table import OutboxRow, pending

@@ -14,19 +14,22 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from botocore.exceptions import (
-    BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
+    IncompleteReadError,
     NoCredentialsError,
+    ParamValidationError,
     PartialCredentialsError,
 )
+from botocore.exceptions import ConnectionError as AwsConnectionError  # no kin of Python's own
 from pydantic import ValidationError
 from pynamodb.exceptions import PynamoDBException
 
 MAX_STORED_BYTES = 1024
 """How much room a failure takes in a row."""
 
-_MAX_TYPE, _MAX_MESSAGE = 100, 700
+_MAX_TYPE, _MAX_MESSAGE = 120, 700
 
 
 class FailureKind(StrEnum):
@@ -65,11 +68,11 @@ class Failure:
     retry_after: float | None = None
 
     def __post_init__(self) -> None:
-        # JSON may write a character as six bytes; the cut keeps any failure below MAX_STORED_BYTES.
-        object.__setattr__(self, "type", self.type[:_MAX_TYPE])
-        object.__setattr__(self, "message", _cut(self.message, _MAX_MESSAGE))
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", _fingerprint(self.type, self.message))
+        # JSON may write a character as six bytes; the cuts keep any failure below MAX_STORED_BYTES.
+        object.__setattr__(self, "type", _cut(self.type, _MAX_TYPE))
+        object.__setattr__(self, "message", _cut(self.message, _MAX_MESSAGE))
 
     def to_json(self) -> str:
         """Write the failure as a row stores it, at most `MAX_STORED_BYTES` long."""
@@ -105,15 +108,17 @@ _UNAVAILABLE = frozenset(
         "ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
         "RequestThrottled", "RequestThrottledException", "SlowDown", "ThrottledException", "Throttling",
         "ThrottlingError", "ThrottlingException", "ThrottlingReason", "TooManyRequestsException",
-        "OverLimit", "KmsThrottled", "KMS.ThrottlingException",
+        "OverLimit", "KmsThrottled", "KMS.ThrottlingException", "429",
         # The service itself
         "InternalError", "InternalException", "InternalFailure", "InternalServerError", "InternalServiceError",
         "ServiceUnavailable", "ServiceUnavailableException", "TransactionInProgressException", "RequestTimeout",
         "RequestTimeoutException", "ConcurrentModificationException",
+        "500", "502", "503", "504",  # what botocore makes of an answer that is not the service's own
         # Us, as the other side sees us: keys, clock, policies
         "AccessDenied", "AccessDeniedException", "AuthFailure", "ExpiredToken", "ExpiredTokenException",
         "IncompleteSignature", "InvalidClientTokenId", "InvalidSignatureException", "KmsAccessDenied",
         "KMSAccessDeniedException", "MissingAuthenticationToken", "NotAuthorized", "NotAuthorizedException",
+        "NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException",
         "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException",
         "AccountSendingPausedException", "ConfigurationSetSendingPausedException",
         "MailFromDomainNotVerifiedException",
@@ -129,6 +134,12 @@ _PERMANENT = frozenset(
         "InvalidParameterValue", "ItemCollectionSizeLimitExceededException", "MalformedDetail", "MessageRejected",
         "MessageTooLong", "ParamValidationError", "SerializationException", "ValidationError", "ValidationException",
     }
+)  # fmt: skip
+
+_UNREACHABLE = (
+    Unavailable,
+    ConnectionError, TimeoutError, AwsConnectionError, HTTPClientError, IncompleteReadError,
+    CredentialRetrievalError, NoCredentialsError, PartialCredentialsError,
 )  # fmt: skip
 
 
@@ -157,15 +168,9 @@ def failure_of_code(code: str, message: str) -> Failure:
 
 
 def _kind_of(error: BaseException) -> FailureKind:
-    if isinstance(error, Permanent | ValidationError):
+    if isinstance(error, Permanent | ValidationError | ParamValidationError):
         return FailureKind.PERMANENT
-    if isinstance(
-        error, Unavailable | HTTPClientError | NoCredentialsError | PartialCredentialsError | ConnectionError
-    ):
-        return FailureKind.UNAVAILABLE
-    if isinstance(error, BotoCoreError) and type(error).__name__ == "ParamValidationError":
-        return FailureKind.PERMANENT
-    return FailureKind.TRANSIENT
+    return FailureKind.UNAVAILABLE if isinstance(error, _UNREACHABLE) else FailureKind.TRANSIENT
 
 
 def _name(error: BaseException) -> str:
@@ -175,23 +180,47 @@ def _name(error: BaseException) -> str:
 def _describe(error: BaseException) -> str:
     if isinstance(error, ValidationError):
         # Pydantic's own text repeats the input, and payloads stay out of logs and rows.
-        problems = (f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors(include_input=False))
-        return "; ".join(problems)
+        return "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or 'body'}: "
+            + (problem["type"] if problem["type"] in _TELLS_THE_INPUT else problem["msg"])
+            for problem in error.errors(include_input=False)
+        )
     return str(error) or _name(error)
 
 
+_TELLS_THE_INPUT = frozenset({"union_tag_invalid"})
+"""Pydantic's errors whose message itself repeats the input: https://docs.pydantic.dev/latest/errors/validation_errors/"""
+
+
 def _cut(text: str, size: int) -> str:
-    encoded = json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")
-    if len(encoded) <= size:
-        return text.encode("utf-8", "replace").decode()
-    while len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) > size - 3:
+    text = _storable(text)
+    if _stored_size(text) <= size:
+        return text
+    while _stored_size(text) > size - 3:
         text = text[: int(len(text) * 0.9)]
-    return text.encode("utf-8", "replace").decode() + "…"
+    return text + "…"
 
 
-_VARIABLE_PARTS = re.compile(r"'[^']*'|\"[^\"]*\"|\b[0-9A-Za-z_/-]*\d[0-9A-Za-z_/.:-]*")
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _stored_size(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode())
+
+
+_VARIABLE_PARTS = re.compile(
+    r"""
+    (?<!\w)'.*?(?:'(?!\w)|$)              # a quoted value, but no apostrophe; it may have been cut off
+    | "[^"]*(?:"|$)
+    | (?<![\w/-])[\w/-]*\d[\w/.:-]*       # an id or a number
+    """,
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_TELLING = 4096
+"""Characters of a message that tell what kind of failure it is."""
 
 
 def _fingerprint(error_type: str, message: str) -> str:
-    pattern = _VARIABLE_PARTS.sub("*", message)
-    return hashlib.sha256(f"{error_type}|{pattern}".encode()).hexdigest()[:12]
+    pattern = _VARIABLE_PARTS.sub("*", message[:_TELLING])
+    return hashlib.sha256(_storable(f"{error_type}|{pattern}").encode()).hexdigest()[:12]
