@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
+import mailroom.lease  # noqa: F401 - its table is made too
 from app.api import api
-from mailroom import (
-    clients,
-    lease,  # noqa: F401 - its table is made too
-)
+from mailroom import clients, telemetry
 from mailroom.http.testing import ApiClient
 from mailroom.row import Row
 from mailroom.runtime import Runtime

@@ -148,11 +148,6 @@ class TestQuota:
 
         assert client.post(REPOS, ORDER, key="k").status == status
 
-    def test_the_default_quota_holds__for_an_owner_without_a_row(self, client: ApiClient) -> None:
-        statuses = [client.post(REPOS, ORDER, key=f"k{number}").status for number in range(101)]
-
-        assert statuses == [201] * 100 + [409]
-
     def test_a_raised_quota_counts_at_once__for_the_very_same_request(self, client: ApiClient) -> None:
         client.put("/api/v1/owners/owner-1", {"email": None, "repo_quota": 0})
         client.post(REPOS, ORDER, key="k")
