@@ -24,7 +24,6 @@ VISIBILITY_TIMEOUTS = 6
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
 
 
-
 class TimingError(ValueError):
     """Durations that contradict each other; the message names each broken line."""
 
