@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -53,8 +55,8 @@ def moment(written: str) -> datetime:
 
 
 def epoch_milliseconds(moment: datetime) -> int:
-    """Answer milliseconds since 1970."""
-    return int(moment.timestamp() * 1000)
+    """Answer whole milliseconds since 1970, exactly: by way of a float some would be one less."""
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def epoch_seconds(moment: datetime) -> int:

@@ -19,7 +19,7 @@ class Every:
     Raises
     ------
     ScheduleError
-        If the sum is not positive.
+        If a part is negative or the sum is nothing.
     """
 
     seconds: int = 0
@@ -28,8 +28,8 @@ class Every:
     days: int = 0
 
     def __post_init__(self) -> None:
-        if self.period <= 0:
-            raise ScheduleError(f"a period must be longer than nothing: {self}")
+        if self.period <= 0 or min(self.seconds, self.minutes, self.hours, self.days) < 0:
+            raise ScheduleError(f"a period must be longer than nothing, and so must its parts: {self}")
 
     @property
     def period(self) -> int:
@@ -95,7 +95,7 @@ class Cron:
 
 Schedule = Every | Cron
 
-_TERM = re.compile(r"(?P<low>\*|[0-9]+|[A-Z]{3})(?:-(?P<high>[0-9]+|[A-Z]{3}))?(?:/(?P<step>[0-9]+))?")
+_TERM = re.compile(r"(?:\*|(?P<low>[0-9]+|[A-Z]{3})(?:-(?P<high>[0-9]+|[A-Z]{3}))?)(?:/(?P<step>[0-9]+))?")
 
 
 def _check_field(name: str, value: int | str, low: int, high: int, names: list[str] | None = None) -> None:
@@ -104,11 +104,15 @@ def _check_field(name: str, value: int | str, low: int, high: int, names: list[s
         match = _TERM.fullmatch(term)
         if match is None:
             raise ScheduleError(f"{name}: {term!r} is none of a number, a name, *, a-b, a,b or */n")
+        numbers = []
         for bound in (match["low"], match["high"]):
-            if bound is None or bound == "*":
+            if bound is None:
                 continue
             number = known.get(bound, int(bound) if bound.isdecimal() else -1)
             if not low <= number <= high:
                 raise ScheduleError(f"{name}: {bound} is not within {low}-{high}")
-        if match["step"] is not None and int(match["step"]) == 0:
-            raise ScheduleError(f"{name}: a step of 0 never comes")
+            numbers.append(number)
+        if numbers != sorted(numbers):
+            raise ScheduleError(f"{name}: {term} runs backwards")
+        if match["step"] is not None and not 0 < int(match["step"]) <= high:
+            raise ScheduleError(f"{name}: a step of {match['step']} never comes")
