@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from local import workspace
 from local.account import ACCOUNT, CREDENTIALS, REGION, session
+from local.aftercare import complete
 from local.emulator import Emulator
 from local.logs import tail
 from local.process import run_to_the_end
@@ -27,7 +27,7 @@ class DeploymentFailed(Exception):
 
 
 def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
-    """Deploy all stacks, mend what CloudFormation there leaves out, and write the stack's description.
+    """Deploy all stacks, complete what CloudFormation there leaves out, and write the stack's description.
 
     Raises DeploymentFailed.
     """
@@ -36,8 +36,7 @@ def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
         _bootstrap(place, emulator)
     _cdk_deploy(place, emulator)
     stack = LocalStack.deployed_at(emulator.url, _deployment_output(place))
-    _switch_on_expiry(place, emulator)
-    _verify_sender(emulator, stack)
+    complete(stack, place.assembly)
     stack.write(place.description)
     return stack
 
@@ -102,32 +101,3 @@ def _is_bootstrapped(emulator: Emulator) -> bool:
 def _deployment_output(place: Workspace) -> dict[str, Any]:
     outputs = json.loads(place.outputs.read_text())
     return dict(json.loads(outputs[SERVICE_STACK]["Deployment"]))
-
-
-def _switch_on_expiry(place: Workspace, emulator: Emulator) -> None:
-    """Set the TTL that each template asks for: CloudFormation in the emulator drops it without a word."""
-    dynamodb = _client(emulator, "dynamodb")
-    for table, attribute in _expiring_tables(place, emulator):
-        now = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
-        if now["TimeToLiveStatus"] != "ENABLED":
-            dynamodb.update_time_to_live(
-                TableName=table,
-                TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
-            )
-
-
-def _expiring_tables(place: Workspace, emulator: Emulator) -> Iterator[tuple[str, str]]:
-    cloudformation = _client(emulator, "cloudformation")
-    for template in place.assembly.glob("*.template.json"):
-        stack = template.name.removesuffix(".template.json")
-        for logical_id, resource in json.loads(template.read_text())["Resources"].items():
-            expiry = resource.get("Properties", {}).get("TimeToLiveSpecification")
-            if expiry and expiry.get("Enabled", True):
-                found = cloudformation.describe_stack_resource(StackName=stack, LogicalResourceId=logical_id)
-                yield found["StackResourceDetail"]["PhysicalResourceId"], expiry["AttributeName"]
-
-
-def _verify_sender(emulator: Emulator, stack: LocalStack) -> None:
-    """Let the application send e-mail: SES refuses a sender that nobody verified."""
-    if sender := stack.settings.get("APP_EMAIL_SENDER"):
-        _client(emulator, "ses").verify_email_identity(EmailAddress=sender)

@@ -1,0 +1,78 @@
+"""Completes a deployment where the emulator falls short of AWS: expiry, the e-mail sender, and two permissions."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from local.stack import LocalStack
+
+_CHECKED_AGAINST_ANOTHER_RESOURCE = {"events:DescribeEventBus", "ses:SendEmail"}
+"""The emulator holds these against a rule and against no resource at all, where AWS takes the bus and the identity."""
+
+_WIDENED = "WidenedForTheEmulator"
+
+
+def complete(stack: LocalStack, assembly: Path) -> None:
+    """Do what is missing after a deploy of the templates in `assembly`; doing it again is harmless."""
+    _switch_on_expiry(stack, assembly)
+    _verify_sender(stack)
+    _widen_grants(stack)
+
+
+def _switch_on_expiry(stack: LocalStack, assembly: Path) -> None:
+    """Set the TTL that each template asks for: CloudFormation in the emulator drops it without a word."""
+    dynamodb = stack.client("dynamodb")
+    for table, attribute in _expiring_tables(stack, assembly):
+        now = dynamodb.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+        if now["TimeToLiveStatus"] != "ENABLED":
+            dynamodb.update_time_to_live(
+                TableName=table,
+                TimeToLiveSpecification={"Enabled": True, "AttributeName": attribute},
+            )
+
+
+def _expiring_tables(stack: LocalStack, assembly: Path) -> Iterator[tuple[str, str]]:
+    cloudformation = stack.client("cloudformation")
+    for template in assembly.glob("*.template.json"):
+        name = template.name.removesuffix(".template.json")
+        for logical_id, resource in json.loads(template.read_text())["Resources"].items():
+            expiry = resource.get("Properties", {}).get("TimeToLiveSpecification")
+            if expiry and expiry.get("Enabled", True):
+                found = cloudformation.describe_stack_resource(StackName=name, LogicalResourceId=logical_id)
+                yield found["StackResourceDetail"]["PhysicalResourceId"], expiry["AttributeName"]
+
+
+def _verify_sender(stack: LocalStack) -> None:
+    """Let the application send e-mail: SES refuses a sender that nobody verified."""
+    if sender := stack.settings.get("APP_EMAIL_SENDER"):
+        stack.client("ses").verify_email_identity(EmailAddress=sender)
+
+
+def _widen_grants(stack: LocalStack) -> None:
+    """Let the roles that have these actions have them on every resource; the others still go without."""
+    iam = stack.client("iam")
+    for page in iam.get_paginator("list_roles").paginate():
+        for role in page["Roles"]:
+            if actions := sorted(_granted(iam, role["RoleName"]) & _CHECKED_AGAINST_ANOTHER_RESOURCE):
+                iam.put_role_policy(
+                    RoleName=role["RoleName"],
+                    PolicyName=_WIDENED,
+                    PolicyDocument=json.dumps(
+                        {
+                            "Version": "2012-10-17",
+                            "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}],
+                        }
+                    ),
+                )
+
+
+def _granted(iam: Any, role: str) -> set[str]:
+    """Answer the actions that a role's own policies name, without the one made here."""
+    actions: set[str] = set()
+    for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
+        if name != _WIDENED:
+            for statement in iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]:
+                action = statement["Action"]
+                actions |= {action} if isinstance(action, str) else set(action)
+    return actions
