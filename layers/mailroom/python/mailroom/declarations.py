@@ -62,14 +62,18 @@ def discover(package: str, kind: type[D]) -> list[D]:
     Raises
     ------
     DeclarationError
-        If two declarations have the same name.
+        If two declarations have the same name, or one is not called what its function is.
     """
     found: dict[str, D] = {}
     root = importlib.import_module(package)
     for entry in pkgutil.walk_packages(root.__path__, prefix=f"{package}."):
         module = importlib.import_module(entry.name)
-        for value in vars(module).values():
+        for attribute, value in vars(module).items():
             if isinstance(value, kind) and value.module == module.__name__:
+                if attribute != value.name:
+                    raise DeclarationError(
+                        f"{value.module}: {attribute} is the declaration of {value.name!r}: name both the same"
+                    )
                 if value.name in found:
                     raise DeclarationError(
                         f"{value.module} and {found[value.name].module} both declare {value.name!r}: rename one"

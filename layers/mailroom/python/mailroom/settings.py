@@ -20,7 +20,7 @@ class SettingsError(Exception):
 class Environment(BaseModel):
     """Settings that travel through environment variables, each named `PREFIX_FIELD`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
     prefix: ClassVar[str]
 
     @classmethod

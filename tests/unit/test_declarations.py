@@ -1,0 +1,139 @@
+"""Declarations: found in every module of a package, loaded by one name, and no two the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import app.consumers
+from app.consumers.notifications import notifications
+from mailroom import jobs
+from mailroom.consumer import Consumer
+from mailroom.declarations import DeclarationError, discover, load
+from mailroom.job import Job
+
+HEADER = """
+from mailroom.consumer import consumer
+from mailroom.job import job
+from mailroom.outbox.event import Event
+from mailroom.schedule import Every
+
+class Happened(Event, type="thing.happened"):
+    pass
+"""
+CONSUMER = """
+@consumer(on=Happened)
+def {name}(event, work):
+    pass
+"""
+JOB = """
+@job(schedule=Every(minutes=1))
+def {name}(work):
+    pass
+"""
+
+Package = Callable[..., str]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
+    """Makes a package of modules, each given by its source."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+
+    def make(**modules: str) -> str:
+        folder = tmp_path / "declared"
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+        for name, source in modules.items():
+            (folder / f"{name}.py").write_text(HEADER + source)
+        return "declared"
+
+    yield make
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] == "declared":
+            del sys.modules[name]
+
+
+def test_every_declaration_of_a_kind_is_found__by_name(package: Package) -> None:
+    name = package(b=CONSUMER.format(name="zebra"), a=CONSUMER.format(name="ape") + JOB.format(name="yak"))
+
+    assert [found.name for found in discover(name, Consumer)] == ["ape", "zebra"]
+    assert [found.name for found in discover(name, Job)] == ["yak"]
+
+
+def test_the_examples_own_declarations_are_found() -> None:
+    assert notifications in discover(app.consumers.__name__, Consumer)
+    assert {"cleanup", "outbox_relay"} <= {found.name for found in discover(jobs.__name__, Job)}
+
+
+def test_a_declaration_is_found_once__when_another_module_imports_it(package: Package) -> None:
+    name = package(a=CONSUMER.format(name="ape"), b="from declared.a import ape")
+
+    assert [found.module for found in discover(name, Consumer)] == ["declared.a"]
+
+
+def test_two_declarations_of_one_name_are_refused__and_both_places_named(package: Package) -> None:
+    name = package(a=CONSUMER.format(name="ape"), b=CONSUMER.format(name="ape"))
+
+    with pytest.raises(DeclarationError, match=r"declared\.b and declared\.a both declare 'ape'"):
+        discover(name, Consumer)
+
+
+def test_a_declaration_under_another_name_is_refused__since_its_function_would_not_find_it(package: Package) -> None:
+    name = package(a="def send(event, work): ...\nnotify = consumer(on=Happened)(send)")
+
+    with pytest.raises(DeclarationError, match=r"declared\.a: notify is the declaration of 'send'"):
+        discover(name, Consumer)
+
+
+def test_a_module_that_does_not_import_is_loud(package: Package) -> None:
+    name = package(a="raise RuntimeError('broken')")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        discover(name, Consumer)
+
+
+def test_a_declaration_loads_by_its_own_target() -> None:
+    assert load(notifications.target, Consumer) is notifications
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["app.consumers.notifications:nothing", "app.consumers.notifications:Owner", "app.consumers.notifications"],
+)
+def test_a_target_that_is_no_declaration_is_refused__and_named(target: str) -> None:
+    with pytest.raises(DeclarationError, match=f"'{target}' is no consumer"):
+        load(target, Consumer)
+
+
+def test_a_declaration_of_another_kind_is_refused() -> None:
+    with pytest.raises(DeclarationError, match="is no job"):
+        load(notifications.target, Job)
+
+
+def test_only_the_module_of_the_target_is_imported(package: Package) -> None:
+    package(a=CONSUMER.format(name="ape"), b=CONSUMER.format(name="zebra"))
+
+    load("declared.a:ape", Consumer)
+
+    assert "declared.b" not in sys.modules
+
+
+def test_a_declaration_calls_what_it_declares__as_its_own_tests_do(package: Package) -> None:
+    package(a="calls = []\n@job(schedule=Every(minutes=1))\ndef note(work):\n    calls.append(work)")
+    note = load("declared.a:note", Job)
+
+    note("work")
+
+    assert sys.modules["declared.a"].calls == ["work"]
+
+
+def test_an_option_that_nobody_knows_is_refused(package: Package) -> None:
+    name = package(a="@consumer(on=Happened, colour='red')\ndef ape(event, work): ...")
+
+    with pytest.raises(TypeError, match="colour"):
+        discover(name, Consumer)

@@ -1,0 +1,122 @@
+"""The timing contract: both stages keep it, and each line that is broken is named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mailroom.consumer import MAX_RECEIVES
+from mailroom.retry import Backoff
+from mailroom.timings import DAY, HOUR, TimingError, Timings, timings_of
+
+STAGES = ["local", "dev", "prod"]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_every_stages_timings_keep_the_contract(stage: str) -> None:
+    assert timings_of(stage).check() == timings_of(stage)
+
+
+def test_only_a_laptop_is_impatient() -> None:
+    assert timings_of("dev") == timings_of("prod") == Timings()
+    assert timings_of("local").outage_to_outlive < Timings().outage_to_outlive
+
+
+@pytest.mark.parametrize(
+    ("broken", "line"),
+    [
+        ({"api_timeout": 30}, "api_timeout <= 29 s"),
+        ({"sweep_timeout": 60}, "sweep_timeout < sweep_period"),
+        ({"sweep_timeout": 20, "sweep_period": 30}, "sweep_period >= EventBridge's floor of a minute"),
+        ({"lease": 54.9}, "lease (54.9 s) >= 2 x clock_skew + 3 x the longest call (55 s)"),
+        ({"clock_skew": 8}, "lease (60 s) >= 2 x clock_skew + 3 x the longest call (61 s)"),
+        ({"read_timeout": 4}, "lease (60 s) >= 2 x clock_skew + 3 x the longest call (64 s)"),
+        ({"call_attempts": 4}, "lease (60 s) >= 2 x clock_skew + 3 x the longest call (67 s)"),
+        ({"call_backoff": 5}, "lease (60 s) >= 2 x clock_skew + 3 x the longest call (61 s)"),
+        (
+            {"consumer_backoff": Backoff(base=8.1 * HOUR, cap=9 * HOUR, attempts=2)},
+            "the consumer's whole retry span <= what a message may stay hidden (43200 s)",
+        ),
+        (
+            {"consumer_backoff": Backoff(base=HOUR, cap=2 * HOUR, attempts=6)},
+            "the consumer's whole retry span <= what a message may stay hidden (43200 s)",
+        ),
+        ({"source_retention": HOUR}, "source_retention > the consumer's whole retry span + visibility"),
+        ({"source_retention": 14 * DAY}, "dead_letter_retention > source_retention"),
+        ({"dead_letter_retention": 4 * DAY}, "dead_letter_retention > source_retention"),
+        ({"dead_letter_retention": 15 * DAY, "consumer_record_life": 99 * DAY}, "dead_letter_retention <= 14 d"),
+        (
+            {"consumer_record_life": 25 * DAY - 1},
+            "consumer_record_life >= source_retention + dead_letter_retention + 7 d",
+        ),
+        ({"idempotency_key_life": DAY - 1}, "24 h <= idempotency_key_life <= 7 d"),
+        ({"idempotency_key_life": 7 * DAY + 1}, "24 h <= idempotency_key_life <= 7 d"),
+        ({"sent_retention": HOUR - 1}, "sent_retention >= 1 h"),
+        ({"outage_to_outlive": HOUR + 1}, "the consumer's back-offs sum to at least outage_to_outlive"),
+        (
+            {"consumer_backoff": Backoff(base=60, cap=HOUR, attempts=5)},
+            "the consumer's back-offs sum to at least outage_to_outlive",
+        ),
+    ],
+    ids=str,
+)
+def test_a_broken_line_is_named(broken: dict[str, Any], line: str) -> None:
+    with pytest.raises(TimingError) as caught:
+        replace(Timings(), **broken).check()
+
+    complaints = str(caught.value).removeprefix("these timings contradict each other: ").split("; ")
+    assert line in complaints
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"api_timeout": 29},
+        {"lease": 55},
+        {"consumer_backoff": Backoff(base=8 * HOUR, cap=8 * HOUR, attempts=2)},
+        {"dead_letter_retention": 14 * DAY, "consumer_record_life": 25 * DAY},
+        {"idempotency_key_life": 7 * DAY},
+        {"idempotency_key_life": DAY},
+        {"sent_retention": HOUR},
+        {"outage_to_outlive": HOUR},
+    ],
+    ids=str,
+)
+def test_a_line_is_kept__up_to_its_very_limit(kept: dict[str, Any]) -> None:
+    replace(Timings(), **kept).check()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_queue_outlasts_a_consumers_attempts__so_that_each_of_them_is_made(stage: str) -> None:
+    assert timings_of(stage).consumer_backoff.attempts < MAX_RECEIVES
+
+
+def test_every_broken_line_is_named__not_only_the_first() -> None:
+    with pytest.raises(TimingError, match=r"api_timeout.*; .*sent_retention"):
+        replace(Timings(), api_timeout=30, sent_retention=0).check()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("function_timeout", [3, 30, 900])
+def test_a_message_stays_hidden__for_six_timeouts_of_its_function_and_the_window(
+    stage: str, function_timeout: int
+) -> None:
+    timings = replace(timings_of(stage), batching_window=20)
+
+    assert timings.visibility(function_timeout) == 6 * function_timeout + 20
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_lease_outlives_three_calls__after_its_holder_saw_half_of_it_pass(stage: str) -> None:
+    timings = timings_of(stage)
+
+    assert timings.lease / 2 > 2 * timings.clock_skew + timings.longest_call
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_consumer_ends_in_time__for_its_stop_margin(stage: str) -> None:
+    timings = timings_of(stage)
+
+    assert timings.stop_margin < min(timings.consumer_timeout, timings.sweep_timeout, timings.job_timeout)
