@@ -19,7 +19,7 @@ from local.deployment import DeploymentFailed, deploy
 from local.emulator import EmulatorFailed
 from local.logs import keep_function_logs, trouble
 from local.stack import LocalStack
-from local.tour import TourFailed, walk
+from local.tour import Tour, TourFailed, walk
 from local.waiting import NeverHappened
 from local.workspace import E2E, LOCAL, ROOT, Workspace
 
@@ -56,7 +56,7 @@ def run() -> int:
         return 0
     with _started_and_stopped(LOCAL):
         _tour(_start_and_deploy(LOCAL))
-        console.print("\nPress Ctrl-C to stop.", style="bold")
+        console.print("\nIt runs until you press Ctrl-C.", style="bold")
         return _stay(LOCAL)
 
 
@@ -136,7 +136,7 @@ def _start_and_deploy(place: Workspace) -> LocalStack:
     if running is None:
         console.print("Starting the local AWS ...")
         running = emulator.start(place)
-    console.print("Deploying with cdk (about 20 seconds) ...")
+    console.print("Deploying with cdk (about half a minute) ...")
     began = time.monotonic()
     stack = deploy(place, running)
     console.print(f"Deployed in {time.monotonic() - began:.0f} s.")
@@ -164,12 +164,17 @@ def _stay(place: Workspace) -> int:
 
 
 def _tour(stack: LocalStack) -> None:
-    console.print("Sending one request (the functions start cold) ...\n")
+    console.print("\nPOST /api/v1/repos, milliseconds since it was sent, while the functions start:", style="bold")
     tour = walk(stack)
-    console.print("POST /api/v1/repos, milliseconds after it was sent:", style="bold")
+    _show_hops(tour)
+    console.print("\nAnother one, now that they are warm:", style="bold")
+    _show_hops(walk(stack))
+    _show_guide(stack, tour.repo_id)
+
+
+def _show_hops(tour: Tour) -> None:
     for hop in tour.hops:
         console.print(f"{hop.milliseconds:>7} ms  {hop.name:<16} {hop.detail}")
-    _show_guide(stack, tour.repo_id)
 
 
 def _show_guide(stack: LocalStack, repo_id: str | None = None) -> None:
@@ -179,6 +184,9 @@ def _show_guide(stack: LocalStack, repo_id: str | None = None) -> None:
     console.print("\nTry", style="bold")
     for purpose, line in guide.commands(stack, repo_id).items():
         console.print(f"  # {purpose}", style="dim")
+        console.print(f"  {line}")
+    console.print("\nNext", style="bold")
+    for line in guide.next_steps():
         console.print(f"  {line}")
 
 

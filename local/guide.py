@@ -35,6 +35,14 @@ def commands(stack: LocalStack, repo_id: str | None = None) -> dict[str, str]:
     return lines
 
 
+def next_steps() -> list[str]:
+    """Return where to go from here."""
+    return [
+        "A consumer is one file in layers/app/python/app/consumers: write one, and `make up` deploys it here.",
+        "`make e2e` tests a deployed stack of its own; `make check` is what a change has to pass.",
+    ]
+
+
 def _curl(method: str, url: str, body: Mapping[str, Any] | None = None, key: str | None = None) -> str:
     """Write a curl command: single quotes, since the path of the API has `$default` in it."""
     words = ["curl -sS -i -w '\\n'"]

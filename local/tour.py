@@ -51,12 +51,10 @@ def walk(stack: LocalStack) -> Tour:
     sent = datetime.now(UTC)
     answer = api.post("/api/v1/repos", {"name": "hello-mailroom", "owner_id": owner}, key=str(uuid4()))
     answered = datetime.now(UTC)
-    repo: dict[str, Any] = _accepted(answer)
-    hops = [
-        (f"answered {answer.status}", answered, f"repo {repo['id']}"),
-        *_follow(stack, repo["id"], address),
-    ]
-    return Tour(repo["id"], [Hop(name, _milliseconds(when - sent), detail) for name, when, detail in hops])
+    repo_id = _accepted(answer)["id"]
+    moments = [(f"answered {answer.status}", answered, f"repo {repo_id}"), *_follow(stack, repo_id, address)]
+    hops = [Hop(name, _milliseconds(moment - sent), detail) for name, moment, detail in moments]
+    return Tour(repo_id, sorted(hops, key=lambda hop: hop.milliseconds))
 
 
 def _follow(stack: LocalStack, repo_id: str, address: str) -> Iterator[tuple[str, datetime, str]]:
