@@ -133,17 +133,19 @@ def listed(value: Any) -> list[Any]:
 
 
 def _flat(value: Any, exports: dict[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_flat(each, exports) for each in value]
     match value:
         case {"Ref": name}:
-            return f"${{{name}}}"
+            flat = f"${{{name}}}"
         case {"Fn::GetAtt": [name, attribute]}:
-            return f"${{{name}.{attribute}}}"
+            flat = f"${{{name}.{attribute}}}"
         case {"Fn::ImportValue": name}:
-            return exports[name]
+            flat = exports[name]
         case {"Fn::Join": [separator, parts]}:
-            return separator.join(_flat(part, exports) for part in parts)
+            flat = separator.join(_flat(part, exports) for part in parts)
         case dict():
             return {name: _flat(each, exports) for name, each in value.items()}
-        case list():
-            return [_flat(each, exports) for each in value]
-    return value
+        case _:
+            return value
+    return flat

@@ -50,9 +50,7 @@ def test_rows_expire_by_the_models_attribute(prod: Assembly) -> None:
 
 
 def test_only_the_outbox_has_a_stream__of_keys_alone(prod: Assembly) -> None:
-    streams = {
-        name: prod.properties(prod.table(name)).get("StreamSpecification") for name in prod.deployment["tables"]
-    }
+    streams = {name: prod.properties(prod.table(name)).get("StreamSpecification") for name in prod.deployment["tables"]}
     assert streams.pop("outbox") == {"StreamViewType": "KEYS_ONLY"}
     assert set(streams.values()) == {None}
 
@@ -66,11 +64,7 @@ def test_data_outlives_its_stack__in_production_alone(synth: Synth, name: str, k
 
 
 @pytest.mark.parametrize(("name", "kept"), [("local", False), ("dev", False), ("prod", True)])
-def test_tables_can_be_restored_and_not_deleted__in_production_alone(
-    synth: Synth, name: str, kept: bool
-) -> None:
+def test_tables_can_be_restored_and_not_deleted__in_production_alone(synth: Synth, name: str, kept: bool) -> None:
     for table in synth(name).of_type("DynamoDB::Table").values():
         recovery = table["Properties"]["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"]
         assert (recovery, table["Properties"]["DeletionProtectionEnabled"]) == (kept, kept)
-
-
