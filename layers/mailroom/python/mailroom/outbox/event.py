@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zlib
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,9 +16,10 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticSerializationError
 from ulid import ULID
 
-from mailroom.clock import Clock
+from mailroom.clock import Clock, epoch_milliseconds
 from mailroom.failures import Permanent
 
 SHARDS = 8
@@ -38,7 +40,7 @@ class EventRefused(ValueError):
 class Event(BaseModel):
     """The base of a team's events: `class RepoCreated(Event, type="repo.created")`, its fields the payload."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
     type: ClassVar[str]
 
     def __init_subclass__(cls, type: str | None = None, **kwargs: Any) -> None:  # noqa: A002 - CloudEvents' word
@@ -102,23 +104,38 @@ class Envelope:
         """
         try:
             wire = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Permanent(f"the message is not JSON: {error}") from error
         if not isinstance(wire, dict):
             raise Permanent(f"the message is no CloudEvent but {type(wire).__name__}")
         missing = [name for name in ("id", "type", "source", "data") if name not in wire]
         if missing:
             raise Permanent(f"the message is no CloudEvent: it lacks {', '.join(missing)}")
+        texts = {name: wire[name] for name in _ATTRIBUTES if wire.get(name) is not None}
+        wrong = [name for name, text in texts.items() if not isinstance(text, str)]
+        wrong += [name for name in _REQUIRED if not texts.get(name)]
+        if wrong:
+            raise Permanent(f"the message is no CloudEvent: its {wrong[0]} is no text")
+        payload = json.dumps(wire["data"], ensure_ascii=False, separators=(",", ":"))
+        try:
+            "".join((*texts.values(), payload)).encode()
+        except UnicodeEncodeError as error:
+            surrogate = ord(error.object[error.start])
+            raise Permanent(f"the message has the character U+{surrogate:04X}, which nothing can store") from error
         return cls(
-            id=wire["id"],
-            type=wire["type"],
-            source=wire["source"],
-            subject=wire.get("subject"),
-            time=wire.get("time", ""),
-            payload=json.dumps(wire["data"], ensure_ascii=False, separators=(",", ":")),
-            traceparent=wire.get("traceparent"),
-            after=wire.get("after"),
+            id=texts["id"],
+            type=texts["type"],
+            source=texts["source"],
+            subject=texts.get("subject"),
+            time=texts.get("time", ""),
+            payload=payload,
+            traceparent=texts.get("traceparent"),
+            after=texts.get("after"),
         )
+
+
+_REQUIRED = ("id", "type", "source")
+_ATTRIBUTES = (*_REQUIRED, "subject", "time", "traceparent", "after")
 
 
 def payload_of(event: Event) -> str:
@@ -127,12 +144,15 @@ def payload_of(event: Event) -> str:
     Raises
     ------
     EventRefused
-        If it nests too deeply, has integers that JSON readers disagree on, numbers that JSON cannot write,
-        or characters that cannot be sent.
+        If it nests too deeply, has integers that JSON readers disagree on, characters that cannot be sent,
+        or numbers or objects that JSON cannot write.
     """
     payload = event.model_dump(mode="python")
     _check_value(payload, type(event).__name__, depth=1)
-    return event.model_dump_json()
+    try:
+        return event.model_dump_json()
+    except PydanticSerializationError as error:
+        raise EventRefused(f"{type(event).__name__} cannot be written as JSON: {error}") from error
 
 
 def shard_of_subject(subject: str) -> int:
@@ -149,7 +169,7 @@ def shard_of_id(event_id: str) -> int:
         If it is no event id.
     """
     ulid, _, shard = event_id.rpartition("-")
-    if len(ulid) != 26 or not shard.isdecimal() or not int(shard) < SHARDS:
+    if len(ulid) != 26 or not re.fullmatch("[0-9]{2}", shard) or int(shard) >= SHARDS:
         raise ValueError(f"{event_id!r} is no event id: a ULID, a hyphen and a shard below {SHARDS:02d}")
     return int(shard)
 
@@ -162,9 +182,16 @@ class EventIds:
         self._random = random
 
     def next(self, subject: str | None, after: str | None) -> tuple[str, datetime]:
-        """Answer a new id and the moment it was made."""
+        """Answer a new id and the moment it was made.
+
+        Raises
+        ------
+        EventRefused
+            If the subject has characters that cannot be sent.
+        """
+        _check_value(subject, "the subject", depth=1)
         now = self._clock.now()
-        ulid = int.from_bytes(int(now.timestamp() * 1000).to_bytes(6, "big") + self._random.randbytes(10), "big")
+        ulid = int.from_bytes(epoch_milliseconds(now).to_bytes(6, "big") + self._random.randbytes(10), "big")
         if after is not None:
             ulid = max(ulid, int(ULID.from_str(after.rpartition("-")[0])) + 1)
         shard = self._random.randrange(SHARDS) if subject is None else shard_of_subject(subject)
