@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
+from logging import LogRecord
 from random import Random
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import MetricUnit
 
 from mailroom.failures import Failure
@@ -61,7 +64,34 @@ class Metric(StrEnum):
     EMAILS_SKIPPED = "emails_skipped"
 
 
-logger = Logger(service="mailroom", use_rfc3339=True, utc=True)
+_write_json = json.JSONEncoder(default=str, separators=(",", ":"), ensure_ascii=False).encode
+
+
+class LineFormatter(LambdaPowertoolsFormatter):
+    """Powertools' format, and a record with `each` is a line for each of its facts.
+
+    The relay writes a line per event. Line by line through `logging` they would take a third of the CPU that the
+    AWS calls take; what they share is made once here.
+    """
+
+    def format(self, record: LogRecord) -> str:
+        """Write a record as lines of JSON."""
+        each: Iterable[Mapping[str, Any]] | None = getattr(record, "each", None)
+        if each is None:
+            return super().format(record)
+        shared = {
+            **self.log_format,
+            "level": record.levelname,
+            "location": f"{record.funcName}:{record.lineno}",
+            "message": record.msg,
+            "timestamp": self.formatTime(record),
+            **self.thread_safe_get_current_keys(),
+        }
+        trace = {"xray_trace_id": self._get_latest_trace_id()}
+        return "\n".join(_write_json(self._strip_none_records({**shared, **facts, **trace})) for facts in each)
+
+
+logger = Logger(service="mailroom", logger_formatter=LineFormatter(use_rfc3339=True, utc=True))
 """Writes JSON lines. No payloads and no secrets go in."""
 
 metrics = Metrics(namespace=NAMESPACE, service="mailroom")
@@ -71,10 +101,21 @@ metrics = Metrics(namespace=NAMESPACE, service="mailroom")
 def log(event: LogEvent, *, failure: Failure | None = None, **facts: Any) -> None:
     """Write one log line with a fixed message; a failure makes it a warning."""
     if failure is None:
-        logger.info(event.value, **facts)
+        logger.info(event.value, each=(facts,))
     else:
-        logger.warning(event.value, failure_kind=failure.kind.value, failure_type=failure.type,
-                       failure=failure.message, fingerprint=failure.fingerprint, **facts)  # fmt: skip
+        described = {
+            "failure_kind": failure.kind.value,
+            "failure_type": failure.type,
+            "failure": failure.message,
+            "fingerprint": failure.fingerprint,
+        }
+        logger.warning(event.value, each=({**described, **facts},))
+
+
+def log_each(event: LogEvent, each: Sequence[Mapping[str, Any]]) -> None:
+    """Write a log line for each of the facts, all with the same fixed message."""
+    if each:
+        logger.info(event.value, each=each)
 
 
 def log_error(event: LogEvent, error: BaseException, **facts: Any) -> None:

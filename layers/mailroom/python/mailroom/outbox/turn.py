@@ -276,8 +276,7 @@ class Turn:
     def _report_sent(self, events: Sequence[PendingEvent]) -> None:
         if not events:
             return
-        for event in events:
-            telemetry.log(LogEvent.EVENT_SENT, attempt=event.attempts, **_facts(event))
+        telemetry.log_each(LogEvent.EVENT_SENT, [{"attempt": event.attempts, **_facts(event)} for event in events])
         self.drained.sent += len(events)
         telemetry.count(Metric.EVENTS_PUBLISHED, len(events))
         lag = self._now() - moment(events[0].item["created_at"]["S"])
