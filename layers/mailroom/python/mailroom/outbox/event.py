@@ -10,7 +10,7 @@ import json
 import math
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 from typing import Any, ClassVar, Self
@@ -31,6 +31,8 @@ _MAX_DEPTH = 32
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 _MAX_INTEGER = 2**53 - 1
 """Beyond it JSON readers disagree (RFC 8259, section 6)."""
+
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class EventRefused(ValueError):
@@ -71,6 +73,7 @@ class Envelope:
     payload: str
     traceparent: str | None = None
     after: str | None = None
+    _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def shard(self) -> int:
@@ -78,7 +81,14 @@ class Envelope:
         return shard_of_id(self.id)
 
     def to_json(self) -> str:
-        """Write the CloudEvent."""
+        """Write the CloudEvent; it is written once, whoever asks for its size or its text."""
+        written = self._json
+        if written is None:
+            written = self._write()
+            object.__setattr__(self, "_json", written)
+        return written
+
+    def _write(self) -> str:
         attributes: dict[str, str] = {
             "specversion": SPEC_VERSION,
             "id": self.id,
@@ -91,7 +101,7 @@ class Envelope:
             if value := getattr(self, name):
                 attributes[name] = value
         # The payload is JSON already: parsing it only to write it again would cost more than the rest.
-        return json.dumps(attributes, ensure_ascii=False, separators=(",", ":"))[:-1] + f',"data":{self.payload}}}'
+        return _compact(attributes)[:-1] + f',"data":{self.payload}}}'
 
     @classmethod
     def from_json(cls, body: str) -> Self:
@@ -116,7 +126,7 @@ class Envelope:
         wrong += [name for name in _REQUIRED if not texts.get(name)]
         if wrong:
             raise Permanent(f"the message is no CloudEvent: its {wrong[0]} is no text")
-        payload = json.dumps(wire["data"], ensure_ascii=False, separators=(",", ":"))
+        payload = _compact(wire["data"])
         try:
             "".join((*texts.values(), payload)).encode()
         except UnicodeEncodeError as error:
