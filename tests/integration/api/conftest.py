@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import mailroom.lease  # noqa: F401 - its table is made too
 from app.api import api
 from mailroom import clients, telemetry
 from mailroom.http.testing import ApiClient

@@ -10,8 +10,14 @@ from typing import Any
 import pytest
 
 from app.api import api
+from app.owners import Owner
 from mailroom.clients import Call, observed
+from mailroom.http.api import Api
+from mailroom.http.call import Call
+from mailroom.http.command import Command
+from mailroom.http.reply import Reply
 from mailroom.http.testing import ApiAnswer, ApiClient
+from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.telemetry import metrics
 from mailroom.testing import ManualClock
@@ -34,6 +40,19 @@ class Meanwhile:
             self.answer = act()
 
     def after(self, call: Call, answer: dict[str, Any]) -> None: ...
+
+
+class Label(Command):
+    text: str
+
+
+things = Api(access=Access(writes=(Owner,)))
+
+
+@things.post("/things/{thing_id}/labels", body=Label)
+def post_label(command: Label, call: Call, thing_id: str) -> Reply:
+    call.work.save(Owner(thing_id, email=command.text))
+    return Reply(201)
 
 
 def post(client: ApiClient, body: str, key: str = "k", **more: Any) -> ApiAnswer:
@@ -102,6 +121,21 @@ def test_another_query_makes_another_request__under_the_same_key(client: ApiClie
     client.post(REPOS, ORDER, key="k")
 
     assert post(client, json.dumps(ORDER), query={"dry": "1"}).status == 422
+
+
+def test_another_precondition_makes_another_request__under_the_same_key(client: ApiClient) -> None:
+    headers = {"content-type": "application/json", "idempotency-key": "k"}
+    client.send("POST", REPOS, json.dumps(ORDER), {**headers, "if-match": '"1"'})
+
+    assert client.send("POST", REPOS, json.dumps(ORDER), {**headers, "If-Match": '"2"'}).status == 422
+
+
+def test_a_key_is_another_one__for_another_thing_on_the_same_route(runtime: Runtime, rows: Rows) -> None:
+    client = ApiClient(things, runtime)
+    for thing in ("a", "b"):
+        assert client.post(f"/things/{thing}/labels", {"text": "x"}, key="k").status == 201
+
+    assert [row["id"] for row in rows("owners")] == ["a", "b"]
 
 
 def test_the_refused_request_does_not_spoil_the_key__for_the_right_one(client: ApiClient) -> None:

@@ -70,7 +70,17 @@ def test_a_body_in_base64_is_the_same_body__as_a_plain_one() -> None:
     assert read_body(event(encoded, isBase64Encoded=True), Rename) == read_body(event(), Rename)
 
 
-@pytest.mark.parametrize("body", ["%%%", "abc", "{}", "ä", base64.b64encode(b'{"name": "\xff"}').decode()])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%%%",
+        "abc",
+        "{}",
+        "ä",
+        "*" + base64.b64encode(b'{"name": "a"}').decode(),
+        base64.b64encode(b'{"name": "\xff"}').decode(),
+    ],
+)
 def test_a_body_is_refused__that_is_no_base64_or_no_utf_8_inside(body: str) -> None:
     assert refused(event(body, isBase64Encoded=True)).kind is INVALID_BODY
 

@@ -6,7 +6,7 @@ import json
 from random import SystemRandom
 
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
 
 from mailroom import telemetry
 from mailroom.failures import RetryAfter
@@ -77,6 +77,7 @@ def test_every_kind_has_a_name_of_its_own__since_the_type_is_what_clients_compar
         (ClientError({"Error": {"Code": "AccessDeniedException"}}, "UpdateItem"), kinds.UNAVAILABLE),
         (ClientError({"Error": {"Code": "ValidationException"}}, "UpdateItem"), kinds.INTERNAL),
         (ReadTimeoutError(endpoint_url="x"), kinds.UNAVAILABLE),
+        (ConnectTimeoutError(endpoint_url="x"), kinds.UNAVAILABLE),
         (TooManyItems("x"), kinds.INTERNAL),
         (KeyError("x"), kinds.INTERNAL),
         (ShelfFull("x"), FULL),
