@@ -6,6 +6,7 @@ Limits: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevent-siz
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Self
 
@@ -57,8 +58,16 @@ class EventBridgePublisher:
 
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
         """Put the events on the bus, up to ten of them and a megabyte in sum."""
+        if not events:
+            return []
         try:
             self._check_bus()
+        except Exception as error:  # whatever it was, it is the bus's and no event's
+            return [replace(failure_of(error), kind=FailureKind.UNAVAILABLE)] * len(events)
+        return self._put(events)
+
+    def _put(self, events: Sequence[Envelope]) -> list[Outcome]:
+        try:
             answer = clients.events().put_events(
                 Entries=[
                     {
@@ -70,9 +79,14 @@ class EventBridgePublisher:
                     for event in events
                 ]
             )
-        except Exception as error:  # whatever it was, it is every entry's outcome
-            return [_of_whole_call(error)] * len(events)
-        entries = answer["Entries"]
+        except Exception as error:
+            failure = failure_of(error)
+            if failure.kind is FailureKind.UNAVAILABLE or len(events) == 1:
+                return [failure] * len(events)
+            # A call that is refused as a whole condemns none of its events: halves of it find those at fault.
+            half = len(events) // 2
+            return self._put(events[:half]) + self._put(events[half:])
+        entries = answer.get("Entries", [])
         if len(entries) != len(events):
             unknown = Failure(FailureKind.UNAVAILABLE, "PutEvents", f"answered {len(entries)} of {len(events)} entries")
             return [unknown] * len(events)
@@ -87,11 +101,3 @@ class EventBridgePublisher:
             if self._checked_at is None or now - self._checked_at >= self._check_period:
                 clients.events().describe_event_bus(Name=self._bus)
                 self._checked_at = now
-
-
-def _of_whole_call(error: Exception) -> Failure:
-    failure = failure_of(error)
-    if failure.kind is FailureKind.UNAVAILABLE:
-        return failure
-    # A call that is refused as a whole says nothing about one of its events.
-    return Failure(FailureKind.TRANSIENT, failure.type, failure.message)
