@@ -116,6 +116,24 @@ def test_the_caller_is_asked_to_come_back__while_aws_refuses(
     assert client.post(REPOS, ORDER, key="k").status == 201
 
 
+def test_the_answer_is_the_first_one__though_the_commits_own_answer_was_lost(client: ApiClient, rows: Rows) -> None:
+    with failing("TransactWriteItems", timed_out, after=True):
+        answer = client.post(REPOS, ORDER, key="k")
+
+    assert answer.status == 201
+    assert [row["id"] for row in rows("repos")] == [answer.json["id"]]
+
+
+def test_the_same_key_finds_what_took_effect__after_an_answer_that_left_it_open(client: ApiClient, rows: Rows) -> None:
+    with failing("TransactWriteItems", timed_out, after=True, times=100), failing("GetItem", timed_out, times=100):
+        assert client.post(REPOS, ORDER, key="k").status in (409, 503)
+
+    again = client.post(REPOS, ORDER, key="k")
+
+    assert (again.status, again.headers["Idempotent-Replayed"]) == (201, "true")
+    assert [row["id"] for row in rows("repos")] == [again.json["id"]]
+
+
 @pytest.mark.parametrize("error", [throttled, timed_out])
 def test_a_read_asks_to_come_back_too__while_aws_refuses(client: ApiClient, error: Any) -> None:
     with failing("GetItem", error, times=100):

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.http import kinds
+from mailroom.http.idempotency_key import HEADER
 from mailroom.http.problem import Problem, ProblemKind
 from mailroom.idempotency import KeyReused, StillRunning, Superseded
 from mailroom.outbox.event import EventRefused
@@ -51,7 +52,9 @@ class ProblemTable:
 def _unforeseen(failure: Failure) -> Problem:
     if failure.kind is FailureKind.UNAVAILABLE or failure.retry_after is not None:
         kind = kinds.UNAVAILABLE
-        return Problem(kind, "nothing was changed; try again", headers=_headers(kind, failure.retry_after))
+        # A commit whose answer was lost may have taken effect: only the same key tells.
+        detail = f"send the same request again, with the same {HEADER} if it has one"
+        return Problem(kind, detail, headers=_headers(kind, failure.retry_after))
     return Problem(kinds.INTERNAL, "the error was logged under this request's trace id")
 
 
