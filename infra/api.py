@@ -13,6 +13,7 @@ from constructs import Construct
 
 from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
+from infra.monitoring import MINUTE, Runbook
 from infra.surroundings import Surroundings
 from mailroom.idempotency import IdempotencyRow
 from mailroom.needs import Access
@@ -53,6 +54,7 @@ class PublicApi(Construct):
         self.api = apigatewayv2.HttpApi(self, "Http", create_default_stage=False)
         self.stage = self._build_stage()
         self._add_routes()
+        self._add_alarm()
 
     def _build_function(self, access: Access) -> LambdaFunction:
         timeout = self._surroundings.timings.api_timeout
@@ -86,4 +88,15 @@ class PublicApi(Construct):
             methods=[apigatewayv2.HttpMethod.ANY],
             integration=HttpLambdaIntegration("Function", self.function.function),
             authorizer=HttpIamAuthorizer() if self._surroundings.stage.auth == "iam" else None,
+        )
+
+    def _add_alarm(self) -> None:
+        self._surroundings.alarms.add(
+            self,
+            "Errors",
+            metric=self.api.metric_server_error(period=MINUTE, statistic="Sum"),
+            above=0,
+            means="The API answered a request with a 5xx.",
+            first=self.function.tail,
+            runbook=Runbook.API_ERRORS,
         )

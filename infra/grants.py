@@ -27,9 +27,10 @@ LEASE_ACTIONS = (
     "dynamodb:UpdateItem",
 )
 """What holding a lease takes, and committing under it. No delete: a lease's token must not start again."""
-BUSES = "events:event-bus/"
 PUBLISH_ACTIONS = ("dynamodb:PutItem",)
 """What adding an event to the outbox takes."""
+
+_BUSES = "events:event-bus/"
 
 
 def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) -> None:
@@ -58,9 +59,9 @@ def _grant_need(role: iam.Role, need: Need, *, surroundings: Surroundings) -> No
     if need.why_many is not None:
         finding = _as_rules_see(role, resources[0])
         do_otherwise(role, f"IAM5[Resource::{finding}]", because=need.why_many)
-    if not surroundings.stage.on_aws and need.resource.startswith(BUSES):
+    if not surroundings.stage.on_aws and need.resource.startswith(_BUSES):
         # The emulator takes the bus that DescribeEventBus names for a rule of the default bus.
-        resources.append(_arn(role, need.resource.replace(BUSES, "events:rule/default/")))
+        resources.append(_arn(role, need.resource.replace(_BUSES, "events:rule/default/")))
     role.add_to_policy(iam.PolicyStatement(actions=list(need.actions), resources=resources))
 
 

@@ -19,13 +19,15 @@ from infra.monitoring import MINUTE, Runbook
 from infra.rules import do_otherwise
 from infra.stage import SERVICE
 from infra.surroundings import Surroundings
-from mailroom.declarations import DECLARATION_VARIABLE, Declaration
+from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError
 from mailroom.needs import Access
 from mailroom.row import Row
 from mailroom.telemetry import NAMESPACE
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 ARCHITECTURE = lambda_.Architecture.ARM_64
+MAX_TIMEOUT = 15 * 60
+"""https://docs.aws.amazon.com/lambda/latest/dg/configuration-timeout.html"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,10 @@ class Workload:
     timeout: int
     memory: int = 512
     declaration: Declaration | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.timeout <= MAX_TIMEOUT:
+            raise DeclarationError(f"{self.name}: a timeout is 1 to {MAX_TIMEOUT} s, not {self.timeout}")
 
     @classmethod
     def of(cls, declaration: Declaration, *, folder: str, timeout: int) -> Self:

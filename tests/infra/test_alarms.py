@@ -63,6 +63,11 @@ def test_a_relay_that_is_woken_late_has_an_alarm(assembly: Assembly) -> None:
     assert "IteratorAge" in assembly.alarms_on(assembly.function("relay"))
 
 
+def test_an_api_that_fails_its_callers_has_an_alarm(assembly: Assembly) -> None:
+    (api,) = assembly.of_type("ApiGatewayV2::Api")
+    assert assembly.alarms_on(api) == ["5xx"]
+
+
 def test_every_alarm_says_what_it_means_what_to_type_and_where_to_read_on(assembly: Assembly) -> None:
     for alarm in assembly.of_type("CloudWatch::Alarm").values():
         description = alarm["Properties"]["AlarmDescription"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,6 +11,7 @@ from pynamodb.attributes import UnicodeAttribute
 
 from app.consumers.notifications import notifications
 from infra.application import Application
+from infra.lambda_function import Workload
 from infra.stacks import add_stacks
 from infra.stage import StageConfig, StageError
 from mailroom.declarations import DeclarationError
@@ -20,14 +21,6 @@ from mailroom.timings import TimingError, Timings
 from tests.infra.conftest import ENVIRONMENT
 
 Stage = Callable[[str], StageConfig]
-
-
-@pytest.fixture
-def forget_models() -> Iterator[None]:
-    known = dict(Row.tables)
-    yield
-    Row.tables.clear()
-    Row.tables.update(known)
 
 
 @pytest.mark.parametrize(
@@ -86,3 +79,10 @@ def test_a_setting_without_a_model_fails_synth(monkeypatch: pytest.MonkeyPatch) 
 def test_a_stage_that_cannot_name_a_stack_is_refused(stage: Stage, name: str) -> None:
     with pytest.raises(StageError, match="is no stage"):
         stage(name)
+
+
+@pytest.mark.parametrize("timeout", [-1, 901])
+def test_a_timeout_that_lambda_does_not_know_fails_synth(timeout: int) -> None:
+    hasty = replace(notifications, timeout=timeout)
+    with pytest.raises(DeclarationError, match="notifications: a timeout is 1 to 900 s"):
+        Workload.of(hasty, folder="consumer", timeout=30)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
-from pynamodb.attributes import TTLAttribute
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Template
+from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection
 
 from infra.application import Application
+from infra.stage import StageConfig
+from infra.tables import Tables
 from mailroom.row import Row
 from tests.infra.assembly import Assembly
 from tests.infra.conftest import Synth
@@ -40,6 +47,37 @@ def test_a_tables_indexes_are_its_models(prod: Assembly) -> None:
         built = prod.properties(prod.table(short_name)).get("GlobalSecondaryIndexes", [])
         declared = model._get_schema()["global_secondary_indexes"]
         assert {each["IndexName"] for each in built} == {each["index_name"] for each in declared}
+
+
+@pytest.mark.usefixtures("forget_models")
+def test_an_index_has_the_keys_and_the_projection_that_its_model_declares(
+    app: App, stage: Callable[[str], StageConfig]
+) -> None:
+    class ByOwner(GlobalSecondaryIndex["Draft"]):
+        class Meta:
+            index_name = "by_owner"
+            projection = IncludeProjection(["title"])
+
+        owner_id = UnicodeAttribute(hash_key=True)
+        number = NumberAttribute(range_key=True)
+
+    class Draft(Row):
+        class Meta:
+            short_name = "drafts"
+
+        id = UnicodeAttribute(hash_key=True)
+        by_owner = ByOwner()
+
+    stack = Stack(app, "stack")
+    tables = Tables(stack, "Tables", stage=stage("dev"), models=[Draft])
+    (table,) = Template.from_stack(stack).find_resources("AWS::DynamoDB::Table").values()
+    (index,) = table["Properties"]["GlobalSecondaryIndexes"]
+    assert index["KeySchema"] == [
+        {"AttributeName": "owner_id", "KeyType": "HASH"},
+        {"AttributeName": "number", "KeyType": "RANGE"},
+    ]
+    assert index["Projection"] == {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["title"]}
+    assert [arn.split("/")[1:] for arn in tables.arns(Draft)] == [[], ["index", "by_owner"]]
 
 
 def test_rows_expire_by_the_models_attribute(prod: Assembly) -> None:
