@@ -97,11 +97,14 @@ logger = Logger(service="mailroom", logger_formatter=LineFormatter(use_rfc3339=T
 metrics = Metrics(namespace=NAMESPACE, service="mailroom")
 """Gathers metrics until the edge flushes them as one EMF line."""
 
+_CALLER = 3
+"""How far up the stack a line's `location` is: past Powertools and past the functions below."""
+
 
 def log(event: LogEvent, *, failure: Failure | None = None, **facts: Any) -> None:
     """Write one log line with a fixed message; a failure makes it a warning."""
     if failure is None:
-        logger.info(event.value, each=(facts,))
+        logger.info(event.value, each=(facts,), stacklevel=_CALLER)
     else:
         described = {
             "failure_kind": failure.kind.value,
@@ -109,18 +112,18 @@ def log(event: LogEvent, *, failure: Failure | None = None, **facts: Any) -> Non
             "failure": failure.message,
             "fingerprint": failure.fingerprint,
         }
-        logger.warning(event.value, each=({**described, **facts},))
+        logger.warning(event.value, each=({**described, **facts},), stacklevel=_CALLER)
 
 
 def log_each(event: LogEvent, each: Sequence[Mapping[str, Any]]) -> None:
     """Write a log line for each of the facts, all with the same fixed message."""
     if each:
-        logger.info(event.value, each=each)
+        logger.info(event.value, each=each, stacklevel=_CALLER)
 
 
 def log_error(event: LogEvent, error: BaseException, **facts: Any) -> None:
     """Write an error with its traceback under a fixed message."""
-    logger.error(event.value, exc_info=error, **facts)
+    logger.error(event.value, exc_info=error, stacklevel=_CALLER, **facts)
 
 
 def count(metric: Metric, value: float = 1) -> None:
@@ -156,18 +159,23 @@ def traced(incoming: str | None, random: Random) -> Iterator[str]:
     and log lines its trace id as the correlation id.
     """
     traceparent = incoming if incoming and _TRACEPARENT.fullmatch(incoming) else _new_traceparent(random)
+    outer = _traceparent.get()
     token = _traceparent.set(traceparent)
-    logger.set_correlation_id(traceparent.split("-")[1])
+    logger.set_correlation_id(_trace_id(traceparent))
     try:
         yield traceparent
     finally:
         _traceparent.reset(token)
-        logger.set_correlation_id(None)
+        logger.set_correlation_id(outer and _trace_id(outer))
 
 
 def traceparent() -> str | None:
     """Answer the trace that this code runs in."""
     return _traceparent.get()
+
+
+def _trace_id(traceparent: str) -> str:
+    return traceparent.split("-")[1]
 
 
 def _new_traceparent(random: Random) -> str:
