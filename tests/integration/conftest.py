@@ -38,10 +38,8 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return call(self, *args)
 
     with mock_aws():
-        clients.forget()
         monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", one_at_a_time)
         yield
-    clients.forget()
 
 
 @pytest.fixture

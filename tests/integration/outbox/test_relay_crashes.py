@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mailroom.clients import Call
 from mailroom.failures import Failure
 from mailroom.lease import Lease
 from mailroom.outbox.event import Envelope
@@ -196,16 +197,48 @@ def test_a_relay_that_stalls_past_its_lease_marks_nothing__and_its_successor_del
 def test_an_error_for_one_event_does_not_send_the_others_again(
     relay: Relay, outbox: Outbox, publisher: FakePublisher
 ) -> None:
-    good, bad = outbox.add(), outbox.add()
+    before, bad, after = outbox.add(), outbox.add(), outbox.add()
     publisher.answer = lambda event: transient() if event.id == bad else SENT
     with failing("UpdateItem", refused("AccessDeniedException")) as fault:
         fault.matches = lambda call: "retry_count" in str(call.parameters)
         with pytest.raises(Exception, match="AccessDenied"):
             relay.drain(SHARD)
-    assert outbox.sent == [good]
+    assert outbox.sent == [before, after]
     publisher.answer = lambda _: SENT
     relay.drain(SHARD)
-    assert publisher.ids == [good, bad]
+    assert publisher.ids == [before, after, bad]
+
+
+@pytest.mark.parametrize(("seconds_each", "sent"), [(0.8, 60), (1.0, 0)])
+def test_a_renewal_that_fails_is_no_reason_to_stop__while_the_lease_lasts(
+    relay: Relay, outbox: Outbox, publisher: FakePublisher, clock: ManualClock, seconds_each: float, sent: int
+) -> None:
+    for _ in range(60):
+        outbox.add()
+
+    def slow(_: Envelope) -> Outcome:
+        clock.advance(seconds_each)
+        return SENT
+
+    publisher.answer = slow
+    with failing(renewals, throttled, times=100) as fault:
+        relay.drain(SHARD)
+    assert fault.struck
+    assert len(outbox.sent) == sent
+
+
+def renewals(call: Call) -> bool:
+    return call.parameters.get("UpdateExpression") == "SET #held_until = :held_until"
+
+
+def test_a_destination_that_goes_down_is_left_alone__in_the_middle_of_a_wave(
+    relay: Relay, outbox: Outbox, publisher: FakePublisher
+) -> None:
+    for _ in range(100):
+        outbox.add()
+    publisher.answer = lambda _: unavailable()
+    relay.drain(SHARD)
+    assert publisher.calls == 4, "the calls that were on their way"
 
 
 def test_a_relay_stops_at_its_deadline__between_waves(

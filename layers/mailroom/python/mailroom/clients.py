@@ -91,6 +91,7 @@ def ses() -> SESClient:
 def forget() -> None:
     """Make new clients on next use (other credentials, another endpoint)."""
     _make.cache_clear()
+    _session.cache_clear()
 
 
 _lock = Lock()
@@ -102,8 +103,13 @@ def _client(service: str) -> Any:
 
 
 @cache
+def _session() -> boto3.session.Session:
+    return boto3.session.Session()
+
+
+@cache
 def _make(service: str) -> Any:
-    client = boto3.session.Session().client(service, config=_CONFIG)  # type: ignore[call-overload]
+    client = _session().client(service, config=_CONFIG)  # type: ignore[call-overload]
     client.meta.events.register("provide-client-params.*.*", _remember_parameters)
     client.meta.events.register("before-call.*.*", _before)
     client.meta.events.register("after-call.*.*", _after)

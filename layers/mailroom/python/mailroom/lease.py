@@ -13,12 +13,13 @@ from typing import Any
 from botocore.exceptions import ClientError
 from pynamodb.attributes import BooleanAttribute, NumberAttribute, UnicodeAttribute
 
-from mailroom import clients
+from mailroom import clients, telemetry
 from mailroom.clock import epoch_milliseconds
 from mailroom.failures import Unavailable
 from mailroom.retry import retry
 from mailroom.row import Row
 from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent
 from mailroom.transaction import Operation, OperationKind
 
 
@@ -83,17 +84,27 @@ class HeldLease:
         return min(by_wall, by_monotonic) - 2 * timings.clock_skew
 
     def ensure(self) -> None:
-        """Renew the lease when half of it is used up.
+        """Renew the lease when half of it is used up; a renewal that fails is tried again while the lease lasts.
 
         Raises
         ------
         LeaseLost
             If it ran out or someone else holds it.
         """
+        self._stop_if_over()
+        if self._runtime.clock.monotonic() - self._since < self._runtime.timings.lease / 2:
+            return
+        try:
+            self.renew()
+        except LeaseLost:
+            raise
+        except Exception as error:
+            telemetry.log_error(LogEvent.LEASE_NOT_RENEWED, error, lease=self.name)
+            self._stop_if_over()
+
+    def _stop_if_over(self) -> None:
         if self.remaining() <= 0:
             raise LeaseLost(f"the lease {self.name} (token {self.token}) ran out")
-        if self._runtime.clock.monotonic() - self._since >= self._runtime.timings.lease / 2:
-            self.renew()
 
     def renew(self) -> None:
         """Hold the lease for another full term from now.

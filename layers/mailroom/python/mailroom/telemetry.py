@@ -37,6 +37,7 @@ class LogEvent(StrEnum):
     MESSAGE_REPEATED = "message repeated"
     MESSAGE_FAILED = "message failed"
     MESSAGE_NOT_POSTPONED = "message not postponed"
+    LEASE_NOT_RENEWED = "lease not renewed"
     LEASE_NOT_RELEASED = "lease not released"
     JOB_STARTED = "job started"
     JOB_COMPLETED = "job completed"

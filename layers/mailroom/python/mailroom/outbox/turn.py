@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -178,7 +178,7 @@ class Turn:
         done: list[PendingEvent] = []
         try:
             while not self._paused and not self._out_of_time() and (wave := lanes.wave()):
-                for event, outcome in zip(wave, self._publish(wave), strict=True):
+                for event, outcome in self._publish(wave):
                     self._judge(event, outcome, lanes, done, attempts=event.attempts + 1)
         except LeaseLost:
             raise
@@ -206,8 +206,8 @@ class Turn:
 
     def _send_one(self, event: PendingEvent, attempts: int, lanes: Lanes) -> bool:
         done: list[PendingEvent] = []
-        (outcome,) = self._publish([event])
-        self._judge(event, outcome, lanes, done, attempts=attempts)
+        for _, outcome in self._publish([event]):
+            self._judge(event, outcome, lanes, done, attempts=attempts)
         if self._paused:
             self._table.record_attempt(event, attempts - 1)  # a destination that is down burns nobody's attempts
         return self._mark(done)
@@ -249,18 +249,21 @@ class Turn:
         telemetry.count(Metric.EVENTS_DEAD)
         telemetry.log(LogEvent.EVENT_DEAD, failure=failure, attempt=attempts, **_facts(event))
 
-    def _publish(self, wave: Sequence[PendingEvent]) -> list[Outcome]:
+    def _publish(self, wave: Sequence[PendingEvent]) -> Iterator[tuple[PendingEvent, Outcome]]:
+        """Send a wave, some calls side by side; what was sent comes first, so that no error can hide it."""
+        waiting = iter(wave)
         loads = list(batches([event.envelope() for event in wave], self._publisher))
-        outcomes: list[Outcome] = []
         for start in range(0, len(loads), SIDE_BY_SIDE):
+            if self._paused:
+                return
             self._ensure()
             group = loads[start : start + SIDE_BY_SIDE]
-            answers = self._threads.map(self._publisher.publish, group) if len(group) > 1 else [
-                self._publisher.publish(group[0])
-            ]  # fmt: skip
-            for answer in answers:
-                outcomes.extend(answer)
-        return outcomes
+            answers = self._threads.map(self._publisher.publish, group) if len(group) > 1 else map(
+                self._publisher.publish, group
+            )  # fmt: skip
+            outcomes = [outcome for answer in answers for outcome in answer]
+            answered = [(next(waiting), outcome) for outcome in outcomes]
+            yield from sorted(answered, key=lambda pair: not isinstance(pair[1], Sent))
 
     def _mark(self, done: Sequence[PendingEvent]) -> bool:
         """Put into `sent`, then delete from `pending` what was confirmed put; answer whether all of it was."""
