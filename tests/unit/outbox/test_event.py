@@ -370,6 +370,14 @@ def test_an_event_knows_its_type__and_its_payload_does_not_repeat_it() -> None:
     assert payload_of(Happened(value=1)) == '{"value":1}'
 
 
+@pytest.mark.parametrize("length", [0, 129])
+def test_a_type_is_refused_at_its_declaration__that_no_bus_takes(length: int) -> None:
+    with pytest.raises(ValueError, match=f"Odd: an event's type has 1 to 128 characters, not {length}"):
+
+        class Odd(Event, type="x" * length):
+            pass
+
+
 def test_fields_that_are_new_are_ignored__by_consumers_that_are_not() -> None:
     assert Happened.model_validate_json('{"value":1,"added_later":2}').value == 1
 

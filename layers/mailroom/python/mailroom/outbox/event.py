@@ -34,6 +34,10 @@ _MAX_INTEGER = 2**53 - 1
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
+_MAX_TYPE = 128
+"""EventBridge takes no longer `DetailType`.
+https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsRequestEntry.html"""
+
 
 class EventRefused(ValueError):
     """An event cannot be delivered as it is; nothing was written. The message says why."""
@@ -48,6 +52,8 @@ class Event(BaseModel):
     def __init_subclass__(cls, type: str | None = None, **kwargs: Any) -> None:  # noqa: A002 - CloudEvents' word
         super().__init_subclass__(**kwargs)
         if type is not None:
+            if not 0 < len(type) <= _MAX_TYPE:
+                raise ValueError(f"{cls.__name__}: an event's type has 1 to {_MAX_TYPE} characters, not {len(type)}")
             cls.type = type
 
 
