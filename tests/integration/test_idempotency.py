@@ -235,7 +235,7 @@ def test_prefixes_keep_keys_apart(runtime: Runtime) -> None:
 
 
 def test_a_kept_failure_is_what_the_next_attempt_finds(runtime: Runtime) -> None:
-    idempotency = Idempotency(runtime, prefix="kept", life=DAY, keep_failures=True)
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
 
     def fail() -> None:
         raise ValueError("the reason")

@@ -15,10 +15,13 @@ from botocore.config import Config
 from mailroom.timings import Timings
 
 if TYPE_CHECKING:
+    from types_boto3_cloudformation import CloudFormationClient
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_events import EventBridgeClient
+    from types_boto3_lambda import LambdaClient
     from types_boto3_ses import SESClient
     from types_boto3_sqs import SQSClient
+    from types_boto3_sts import STSClient
 
 _TIMINGS = Timings()
 _CONFIG = Config(
@@ -85,6 +88,24 @@ def sqs() -> SQSClient:
 def ses() -> SESClient:
     """Answer the process's SES client."""
     client: SESClient = _client("ses")
+    return client
+
+
+def cloudformation() -> CloudFormationClient:
+    """Answer the process's CloudFormation client."""
+    client: CloudFormationClient = _client("cloudformation")
+    return client
+
+
+def functions() -> LambdaClient:
+    """Answer the process's Lambda client."""
+    client: LambdaClient = _client("lambda")
+    return client
+
+
+def sts() -> STSClient:
+    """Answer the process's STS client."""
+    client: STSClient = _client("sts")
     return client
 
 

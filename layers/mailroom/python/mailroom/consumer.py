@@ -122,9 +122,9 @@ class ConsumerEdge:
         self._queue_url = queue_url
         self._idempotency = Idempotency(
             runtime,
-            prefix=f"consumer/{declaration.name}",
+            prefix=record_prefix(declaration.name),
             life=runtime.timings.consumer_record_life,
-            keep_failures=True,
+            failing_as=declaration.name,
         )
 
     def handle(self, batch: dict[str, Any], context: Any) -> PartialItemFailureResponse:
@@ -152,7 +152,11 @@ class ConsumerEdge:
         try:
             attempt.check_time(in_time)
             outcome = self._idempotency.run(
-                key=attempt.key, act=attempt.run, remaining_ms=remaining_ms, message_id=record.message_id
+                key=attempt.key,
+                act=attempt.run,
+                remaining_ms=remaining_ms,
+                message_id=record.message_id,
+                about=attempt.about(),
             )
         except Exception as error:
             self._postpone(record, self._wait_after(error, attempt))
@@ -206,7 +210,17 @@ class _Attempt:
     @property
     def key(self) -> str:
         """What the effect happens once for: the event, or the message where no event can be read from it."""
-        return self._envelope.id if self._envelope else f"message/{self._message_id}"
+        return key_of(self._envelope, self._message_id)
+
+    def about(self) -> dict[str, str]:
+        """Answer what the record of a failure says of it."""
+        known = self._envelope
+        about = {
+            "event_id": self.key,
+            "type": known.type if known else "?",
+            "subject": known.subject if known else None,
+        }
+        return {name: value for name, value in about.items() if value is not None}
 
     def check_time(self, in_time: bool) -> None:
         """Go no further when the invocation's time is up.
@@ -252,6 +266,16 @@ class _Attempt:
         if is_final(record.before, earlier, self._runtime.timings.consumer_backoff):
             record.attempts = earlier
             raise GaveUp(record.before)
+
+
+def key_of(envelope: Envelope | None, message_id: str) -> str:
+    """Answer what an effect happens once for: the event, or the message where no event can be read from it."""
+    return envelope.id if envelope else f"message/{message_id}"
+
+
+def record_prefix(consumer_name: str) -> str:
+    """Answer what the ids of a consumer's records begin with."""
+    return f"consumer/{consumer_name}"
 
 
 def is_final(failure: Failure, attempts: int, backoff: Backoff) -> bool:

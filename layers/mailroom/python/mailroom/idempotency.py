@@ -7,8 +7,9 @@ condition that it is still ours, and the later update has nothing left to do.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -26,9 +27,10 @@ from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePer
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from botocore.exceptions import ClientError
 from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from mailroom import clients
-from mailroom.clock import epoch_milliseconds, epoch_seconds
+from mailroom.clock import epoch_milliseconds, epoch_seconds, timestamp
 from mailroom.failures import Failure, FailureKind, Unavailable, failure_of
 from mailroom.retry import retry
 from mailroom.row import Row
@@ -37,6 +39,17 @@ from mailroom.telemetry import LogEvent, log_error
 from mailroom.transaction import Operation, OperationKind
 
 INPROGRESS, COMPLETED, FAILED = "INPROGRESS", "COMPLETED", "FAILED"
+
+
+class FailingIndex(GlobalSecondaryIndex["IdempotencyRow"]):  # type: ignore[no-untyped-call]
+    """The records of what fails, by consumer, oldest first: sparse, since only those have its keys."""
+
+    class Meta:
+        index_name = "failing"
+        projection = AllProjection()
+
+    failing = UnicodeAttribute(hash_key=True)
+    failed_at = UnicodeAttribute(range_key=True)
 
 
 class IdempotencyRow(Row):
@@ -55,6 +68,17 @@ class IdempotencyRow(Row):
     attempts = NumberAttribute(null=True)
     failure = UnicodeAttribute(null=True)
     message_id = UnicodeAttribute(null=True)
+    failing = UnicodeAttribute(null=True)
+    """The consumer that fails at it; only while it does."""
+    failed_at = UnicodeAttribute(null=True)
+    first_failed_at = UnicodeAttribute(null=True)
+    event_id = UnicodeAttribute(null=True)
+    type = UnicodeAttribute(null=True)
+    subject = UnicodeAttribute(null=True)
+    redriven = NumberAttribute(null=True)
+    history = UnicodeAttribute(null=True)
+    """What operators did to it; JSON."""
+    index = FailingIndex()
 
 
 class KeyReused(Exception):
@@ -104,7 +128,14 @@ class Taken:
     def completion(self, response: Any) -> Operation:
         """Answer the operation that completes the record with the business transaction."""
         row = IdempotencyRow
-        actions = [row.status.set(COMPLETED), row.response.set(json.dumps(response)), row.failure.remove()]
+        actions = [
+            row.status.set(COMPLETED),
+            row.response.set(json.dumps(response)),
+            row.failure.remove(),
+            row.failing.remove(),
+            row.failed_at.remove(),
+            row.first_failed_at.remove(),
+        ]
         refused = Superseded(f"{self.id} was taken over by another attempt; this one wrote nothing")
         return Operation(OperationKind.UPDATE, row(self.id), refused, self.is_ours(), tuple(actions))
 
@@ -135,6 +166,7 @@ def taken() -> Taken | None:
 class _Asked:
     remaining_ms: int
     message_id: str | None
+    about: Mapping[str, str]
     busy_for: float = 0
 
 
@@ -144,6 +176,11 @@ class Outcome:
 
     value: Any
     replayed: bool
+
+
+def record_id(prefix: str, key: str) -> str:
+    """Answer the id of a key's record: Powertools' own, the prefix and a hash of the key's JSON."""
+    return f"{prefix}#{hashlib.sha256(json.dumps(key).encode()).hexdigest()}"
 
 
 class Idempotency:
@@ -157,12 +194,13 @@ class Idempotency:
         Keeps the keys of this work apart from others'; part of the record's id.
     life
         Seconds that a record is kept.
-    keep_failures
-        Keep the record of a failed attempt, open for the next one, instead of removing it.
+    failing_as
+        Keep the record of a failed attempt, open for the next one and listed as failing under this name,
+        instead of removing it.
     """
 
-    def __init__(self, runtime: Runtime, *, prefix: str, life: int, keep_failures: bool = False) -> None:
-        layer = _PersistenceLayer(runtime, life, keep_failures)
+    def __init__(self, runtime: Runtime, *, prefix: str, life: int, failing_as: str | None = None) -> None:
+        layer = _PersistenceLayer(runtime, life, failing_as)
         config = IdempotencyConfig(
             event_key_jmespath="key",
             payload_validation_jmespath="fingerprint",
@@ -188,6 +226,7 @@ class Idempotency:
         remaining_ms: int,
         fingerprint: str = "",
         message_id: str | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> Outcome:
         """Do the work, or answer what it answered the first time.
 
@@ -201,6 +240,8 @@ class Idempotency:
             What the request asks for.
         message_id
             The queue's own id of the delivery.
+        about
+            What a kept failure says of the work: `event_id`, `type`, `subject`.
 
         Raises
         ------
@@ -211,7 +252,7 @@ class Idempotency:
         Exception
             What the work raised.
         """
-        asked = _Asked(remaining_ms, message_id)
+        asked = _Asked(remaining_ms, message_id, about or {})
         asked_before, taken_before = _asked.set(asked), _taken.set(None)
         try:
             answer = self._run(request={"key": key, "fingerprint": fingerprint}, act=act)
@@ -239,11 +280,11 @@ class _Remaining:
 class _PersistenceLayer(BasePersistenceLayer):
     """Powertools' documented extension point over `IdempotencyRow`, by the house's clock and conditions."""
 
-    def __init__(self, runtime: Runtime, life: int, keep_failures: bool) -> None:
+    def __init__(self, runtime: Runtime, life: int, failing_as: str | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._runtime = runtime
         self._life = life
-        self._keep_failures = keep_failures
+        self._failing_as = failing_as
 
     def delete_record(self, data: dict[str, Any], exception: Exception) -> None:
         """Open the record of a failed attempt; what goes wrong in that is logged, and the attempt's error stands."""
@@ -251,8 +292,8 @@ class _PersistenceLayer(BasePersistenceLayer):
         if record is None or record.completed:
             return
         try:
-            if self._keep_failures:
-                self._keep(record, failure_of(exception))
+            if self._failing_as is not None:
+                self._keep(record, failure_of(exception), self._failing_as)
             else:
                 super().delete_record(data, exception)
         except Exception as error:
@@ -339,18 +380,18 @@ class _PersistenceLayer(BasePersistenceLayer):
         row = IdempotencyRow
         self._if_ours(lambda: row(record.id).update([row.attempts.set(1)], condition=record.is_ours()))
 
-    def _keep(self, record: Taken, failure: Failure) -> None:
-        row = IdempotencyRow
-        self._if_ours(
-            lambda: row(record.id).update(
-                [
-                    row.status.set(FAILED),
-                    row.failure.set(failure.to_json()),
-                    row.attempts.set(record.attempts),
-                ],
-                condition=record.is_ours(),
-            )
-        )
+    def _keep(self, record: Taken, failure: Failure, failing_as: str) -> None:
+        row, now = IdempotencyRow, timestamp(self._runtime.clock.now())
+        actions = [
+            row.status.set(FAILED),
+            row.failure.set(failure.to_json()),
+            row.attempts.set(record.attempts),
+            row.failing.set(failing_as),
+            row.failed_at.set(now),
+            row.first_failed_at.set(row.first_failed_at | now),
+            *(getattr(row, name).set(value) for name, value in _asked.get().about.items()),
+        ]
+        self._if_ours(lambda: row(record.id).update(actions, condition=record.is_ours()))
 
     def _delete_record(self, data_record: DataRecord) -> None:
         record = _taken.get()

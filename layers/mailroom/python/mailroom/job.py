@@ -9,7 +9,9 @@ from functools import cache
 from typing import Any
 
 from mailroom import telemetry
+from mailroom.clock import timestamp
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, load
+from mailroom.failures import Failure, failure_of
 from mailroom.lease import HeldLease, Lease
 from mailroom.needs import Access, Port
 from mailroom.outbox.event import Event
@@ -72,6 +74,10 @@ def job(
         )
 
     return declare
+
+
+LAST_RUN = "last_run"
+"""Where a job's lease keeps how its last run ended: `run_id`, `ended_at`, `failure` (null when it went well)."""
 
 
 class JobContext(UnitOfWork):
@@ -155,24 +161,25 @@ class JobEdge:
         except Exception as error:
             telemetry.count(Metric.JOB_FAILED)
             telemetry.log_error(LogEvent.JOB_FAILED, error, job=name, run_id=run_id)
-            _release(lease, clean=False)
+            self._release(lease, run_id, failure_of(error))
             raise
-        _release(lease, clean=True)
+        self._release(lease, run_id, None)
         telemetry.count(Metric.JOB_COMPLETED)
         telemetry.log(LogEvent.JOB_COMPLETED, job=name, run_id=run_id, ms=round((clock.monotonic() - began) * 1000))
+
+    def _release(self, lease: HeldLease, run_id: str, failure: Failure | None) -> None:
+        ended_at = timestamp(self._runtime.clock.now())
+        lease.memo[LAST_RUN] = {"run_id": run_id, "ended_at": ended_at, "failure": failure and failure.message}
+        try:
+            lease.release(clean=failure is None)
+        except Exception as error:
+            # The lease runs out by itself; what the run did or failed at is the news.
+            telemetry.log_error(LogEvent.LEASE_NOT_RELEASED, error, lease=lease.name)
 
 
 def lease_name(job_name: str) -> str:
     """Answer the name of the lease under which a job runs."""
     return f"job#{job_name}"
-
-
-def _release(lease: HeldLease, *, clean: bool) -> None:
-    try:
-        lease.release(clean=clean)
-    except Exception as error:
-        # The lease runs out by itself; what the run did or failed at is the news.
-        telemetry.log_error(LogEvent.LEASE_NOT_RELEASED, error, lease=lease.name)
 
 
 def job_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, Any], Any], None]:

@@ -7,6 +7,7 @@ from random import Random, SystemRandom
 from typing import Any, Self, TypeVar
 
 from mailroom.clock import Clock, SystemClock
+from mailroom.deployment import Deployment
 from mailroom.needs import Port
 from mailroom.row import bind
 from mailroom.settings import Environment, Settings
@@ -52,6 +53,18 @@ class Runtime:
         settings = [kind.from_env(environ) for kind in every_kind]
         bind(*settings)
         return cls(*settings)
+
+    @classmethod
+    def from_stack(cls, stage: str, *kinds: type[Environment]) -> tuple[Self, Deployment]:
+        """Read a deployed stage's settings from its stack's outputs, as a command line does; answer the parts too.
+
+        Raises
+        ------
+        NotDeployed
+            If there is no such stage in this account and region.
+        """
+        deployment = Deployment.of(stage)
+        return cls.from_env(*kinds, environ=deployment.settings), deployment
 
     def of(self, kind: type[E]) -> E:
         """Answer the settings of a kind."""

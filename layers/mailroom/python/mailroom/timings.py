@@ -72,6 +72,7 @@ class Timings:
     source_retention: int = 4 * DAY
     dead_letter_retention: int = MAX_QUEUE_RETENTION
     sent_retention: int = 7 * DAY
+    discarded_retention: int = 90 * DAY
     idempotency_key_life: int = DAY
     consumer_record_life: int = (4 + 14 + 7) * DAY
 

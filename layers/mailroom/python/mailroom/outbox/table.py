@@ -72,6 +72,10 @@ class OutboxRow(Row):
     sent_at = UnicodeAttribute(null=True)
     died_at = UnicodeAttribute(null=True)
     redriven = NumberAttribute(null=True)
+    parent = UnicodeAttribute(null=True)
+    """The event that this one is the mended copy of."""
+    history = UnicodeAttribute(null=True)
+    """What operators did to it; JSON."""
     expires_at = TTLAttribute(null=True)
 
     @classmethod

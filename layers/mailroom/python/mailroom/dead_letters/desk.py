@@ -1,0 +1,137 @@
+"""The desk: one view over everything that died, whatever the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mailroom import clients
+from mailroom.clock import timestamp
+from mailroom.dead_letters.consumer import ConsumerLetters
+from mailroom.dead_letters.letter import OUTBOX, DeadLetter, Deed, Fate, Result
+from mailroom.dead_letters.outbox import OutboxLetters
+from mailroom.deployment import Deployment, queue_depths
+from mailroom.failures import Failure
+from mailroom.runtime import Runtime
+
+
+class Letters(Protocol):
+    """The dead letters of one source."""
+
+    name: str
+
+    def page(self, cursor: str | None = None, *, limit: int = 100) -> tuple[list[DeadLetter], str | None]:
+        """Answer some, and the cursor of the next page."""
+        ...
+
+    def get(self, event_id: str) -> DeadLetter | None:
+        """Answer one."""
+        ...
+
+    def doubt(self, event_id: str) -> Fate | None:
+        """Answer why sending it again may make its effect happen twice; None if nothing says so."""
+        ...
+
+    def fate(self, event_id: str) -> Failure | bool | None:
+        """Answer what became of it: True is success, a failure is one, None is not known yet."""
+        ...
+
+    def redrive(self, ids: Sequence[str], deed: Deed, *, force: bool = False) -> Iterator[Result]:
+        """Send them again."""
+        ...
+
+    def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:
+        """Give them up."""
+        ...
+
+
+class UnknownSource(LookupError):
+    """Nothing of this name has dead letters; the message lists what has."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Dead letters that failed alike."""
+
+    fingerprint: str
+    source: str
+    type: str
+    failure: str
+    count: int
+    first: str
+    last: str
+
+
+class Desk:
+    """Everything that died in a stage, by source: the outbox and each consumer."""
+
+    def __init__(self, runtime: Runtime, deployment: Deployment) -> None:
+        self.runtime = runtime
+        self.deployment = deployment
+        self._sources: dict[str, Letters] = {OUTBOX: OutboxLetters(runtime)}
+        for name in deployment.consumers:
+            self._sources[name] = ConsumerLetters(name, runtime, deployment)
+
+    @property
+    def sources(self) -> list[str]:
+        """The names of the sources."""
+        return list(self._sources)
+
+    def of(self, source: str) -> Letters:
+        """Answer one source's letters.
+
+        Raises
+        ------
+        UnknownSource
+            If there is no such source.
+        """
+        if source not in self._sources:
+            raise UnknownSource(f"{source!r} has no dead letters; these may have: {', '.join(self._sources)}")
+        return self._sources[source]
+
+    def letters(
+        self, *, source: str | None = None, keep: Callable[[DeadLetter], bool] = lambda _: True
+    ) -> Iterator[DeadLetter]:
+        """Answer letters page by page, reading no further than they are asked for."""
+        for name in [source] if source else self.sources:
+            cursor: str | None = None
+            while True:
+                page, cursor = self.of(name).page(cursor)
+                yield from filter(keep, page)
+                if cursor is None:
+                    break
+
+    def find(self, event_id: str) -> list[DeadLetter]:
+        """Answer an event's letters in every source: several consumers may have failed at it."""
+        found = (self.of(name).get(event_id) for name in self.sources)
+        return [letter for letter in found if letter is not None]
+
+    def depths(self) -> dict[str, int]:
+        """Answer how many messages each dead-letter queue has, by its short name."""
+        queues = self.deployment.dead_letter_queues
+        by_url = queue_depths(queues.values())
+        return {name: by_url[url] for name, url in queues.items()}
+
+
+def groups(letters: Iterator[DeadLetter]) -> list[Group]:
+    """Group letters that failed alike, the largest group first."""
+    found: dict[tuple[str, str, str], Group] = {}
+    for letter in letters:
+        key = (letter.source, letter.type, letter.failure.fingerprint)
+        group = found.get(key)
+        if group is None:
+            described = f"{letter.failure.type}: {letter.failure.message}"
+            found[key] = Group(
+                letter.failure.fingerprint, letter.source, letter.type, described, 1, letter.died_at, letter.died_at
+            )
+            continue
+        group.count += 1
+        group.first, group.last = min(group.first, letter.died_at), max(group.last, letter.died_at)
+    return sorted(found.values(), key=lambda group: -group.count)
+
+
+def deed(runtime: Runtime, why: str, *, by: str | None = None) -> Deed:
+    """Note who does something and when; by default whoever the AWS credentials are."""
+    who: Any = by or clients.sts().get_caller_identity()["Arn"]
+    return Deed(by=who, at=timestamp(runtime.clock.now()), why=why)

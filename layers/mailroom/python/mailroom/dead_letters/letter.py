@@ -1,0 +1,127 @@
+"""A dead letter, what an operator does to it, and what comes of that."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from mailroom.failures import Failure
+
+OUTBOX = "outbox"
+"""The source of events that could not be published; the other sources are the consumers, by name."""
+MAX_HISTORY = 10
+"""Deeds that a row remembers: with a failure of 1 KB each they fit the room that events leave in their item."""
+
+
+class Action(StrEnum):
+    """What an operator does."""
+
+    REDRIVE = "redrive"
+    EDIT = "edit"
+    DISCARD = "discard"
+
+
+class Fate(StrEnum):
+    """What came of it, for one letter."""
+
+    DONE = "done"
+    NOT_DEAD = "not dead"
+    """It is pending, sent or handled: someone was faster, or it never was dead."""
+    UNKNOWN = "unknown"
+    """Nothing has this id."""
+    NOT_IN_QUEUE = "not in the dead-letter queue"
+    """SQS has not moved it there yet, or someone else is moving it at this moment."""
+    SUCCEEDED_BEFORE = "succeeded before"
+    """Its effect has happened: only `force` runs it again."""
+    RECORD_EXPIRED = "record expired"
+    """Whether its effect has happened is not known any more: only `force` runs it."""
+    FAILED = "failed"
+    """AWS refused; the letter is where it was."""
+    NOT_TRIED = "not tried"
+    """The job stopped before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """Who does something to dead letters, when, and why."""
+
+    by: str
+    at: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that could not be published, or that a consumer could not handle.
+
+    Parameters
+    ----------
+    id
+        The event's id; `message/<id>` for a message in which no event could be read.
+    source
+        `outbox`, or the consumer's name.
+    state
+        `dead`; or `retrying`, for a consumer that has attempts left.
+    died_at
+        When it died, or failed last.
+    expires_at
+        When its message leaves the dead-letter queue for good; None is never.
+    """
+
+    id: str
+    source: str
+    state: str
+    type: str
+    subject: str | None
+    failure: Failure
+    attempts: int
+    died_at: str
+    redriven: int = 0
+    expires_at: datetime | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Answer it as JSON values."""
+        values = asdict(self)
+        values["failure"]["kind"] = self.failure.kind.value
+        values["expires_at"] = self.expires_at and self.expires_at.isoformat()
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a deed for one letter.
+
+    Parameters
+    ----------
+    detail
+        The error, the id of the new event, or why not.
+    """
+
+    id: str
+    source: str
+    fate: Fate
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is as it was meant to be."""
+        return self.fate is Fate.DONE
+
+
+def remembered(history: str | None, action: Action, deed: Deed, failure: Failure | None, attempts: int) -> str:
+    """Answer a row's history with one deed more; the oldest go when there are too many."""
+    deeds = read_history(history)
+    entry = {"action": action.value, **asdict(deed), "attempts": attempts}
+    if failure is not None:
+        entry["failure"] = json.loads(failure.to_json())
+    return json.dumps([*deeds, entry][-MAX_HISTORY:], ensure_ascii=False, separators=(",", ":"))
+
+
+def read_history(history: str | None) -> list[dict[str, Any]]:
+    """Answer the deeds that a row remembers, oldest first."""
+    deeds: list[dict[str, Any]] = json.loads(history) if history else []
+    return deeds
