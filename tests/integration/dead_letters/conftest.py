@@ -1,0 +1,133 @@
+"""A stage in which things die: an outbox, a consumer with its queues, and a desk over both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.events import RepoCreated
+from app.owners import Owner
+from mailroom import clients
+from mailroom.consumer import MAX_RECEIVES, ConsumerEdge, consumer
+from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.letter import DeadLetter, Deed
+from mailroom.dead_letters.redrive import Plan, Redrive
+from mailroom.deployment import Deployment
+from mailroom.failures import Permanent
+from mailroom.outbox.event import Envelope
+from mailroom.outbox.relay import Relay
+from mailroom.runtime import Runtime
+from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
+from mailroom.unit_of_work import UnitOfWork
+
+from ..outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
+
+DEED = Deed(by="operator", at="2030-01-01T00:00:00.000Z", why="the receiver is back")
+BEHAVE: list[Callable[[RepoCreated], None]] = []
+
+
+@consumer(on=RepoCreated, writes=[Owner])
+def greeter(event: RepoCreated, work: UnitOfWork) -> None:
+    work.update(Owner(event.owner_id), [Owner.repo_count.add(1)])
+    for behave in BEHAVE:
+        behave(event)
+
+
+class Stage:
+    """Makes things die and shows what became of them."""
+
+    def __init__(self, runtime: Runtime, clock: ManualClock, events: Outbox) -> None:
+        self.runtime, self.clock, self.outbox = runtime, clock, events
+        sqs = clients.sqs()
+        dead = sqs.create_queue(QueueName="greeter-dead")["QueueUrl"]
+        arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MAX_RECEIVES})
+        queue = sqs.create_queue(QueueName="greeter", Attributes={"RedrivePolicy": policy})["QueueUrl"]
+        undelivered = sqs.create_queue(QueueName="greeter-undelivered")["QueueUrl"]
+        self.queues = {"greeter": queue, "greeter-dead": dead, "greeter-undelivered": undelivered}
+        self.deployment = Deployment(stage="test", queues=self.queues)
+        self.edge = ConsumerEdge(greeter, runtime, queue)
+        self.desk = Desk(runtime, self.deployment)
+        self.publisher = FakePublisher()
+        self.relay = Relay(runtime, self.publisher)
+
+    def die_in_outbox(self, count: int = 1, reason: str = "refused") -> list[str]:
+        self.publisher.answer = lambda _: permanent(reason)
+        ids = [self.outbox.add() for _ in range(count)]
+        self.relay.drain(SHARD)
+        return ids
+
+    def send(self, event_id: str, owner: str = "owner-1") -> None:
+        payload = json.dumps({"repo_id": "1", "name": "tool", "owner_id": owner})
+        envelope = Envelope(event_id, "repo.created", "test.service", "repos/1", "2030-01-01T00:00:00.000Z", payload)
+        clients.sqs().send_message(QueueUrl=self.queues["greeter"], MessageBody=envelope.to_json())
+
+    def deliver(self) -> None:
+        """Deliver what there is until nothing is left to deliver: SQS moves to the dead what was received enough."""
+        for _ in range(3 * MAX_RECEIVES):
+            messages = self.receive("greeter")
+            if messages:
+                self.edge.handle({"Records": messages}, LambdaContext())
+
+    def receive(self, queue: str) -> list[dict[str, Any]]:
+        answer = clients.sqs().receive_message(QueueUrl=self.queues[queue], MaxNumberOfMessages=10)
+        now = str(int(self.clock.now().timestamp() * 1000))
+        return [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": {"ApproximateFirstReceiveTimestamp": now},
+            }
+            for message in answer.get("Messages", [])
+        ]
+
+    def deliver_and_delete(self) -> None:
+        """Deliver once, and delete what was handled, as Lambda would."""
+        records = self.receive("greeter")
+        if not records:
+            return
+        answer = self.edge.handle({"Records": records}, LambdaContext())
+        failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
+        for record in records:
+            if record["messageId"] not in failed:
+                clients.sqs().delete_message(QueueUrl=self.queues["greeter"], ReceiptHandle=record["receiptHandle"])
+
+    def die_at_consumer(self, *ids: str) -> None:
+        """Let messages fail for good, until SQS has moved them."""
+
+        def refuse(_: RepoCreated) -> None:
+            raise Permanent("the receiver is gone")
+
+        BEHAVE[:] = [refuse]
+        for event_id in ids:
+            self.send(event_id)
+        while self.depth("greeter"):
+            self.deliver_and_delete()
+        BEHAVE.clear()
+
+    def depth(self, queue: str) -> int:
+        names: Any = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = clients.sqs().get_queue_attributes(QueueUrl=self.queues[queue], AttributeNames=names)["Attributes"]
+        return sum(int(answer[name]) for name in names)
+
+    def everything(self) -> list[DeadLetter]:
+        return list(self.desk.letters())
+
+    def redrive(self, plan: Plan | None = None, **options: Any) -> dict[str, str]:
+        plan = plan or Plan.matching(self.desk, keep=lambda _: True)
+        return {result.id: result.fate.value for result in Redrive(self.desk, plan, DEED, **options).run()}
+
+    @property
+    def effects(self) -> int:
+        rows = list(Owner.scan())
+        return sum(int(row.repo_count) for row in rows)
+
+
+@pytest.fixture
+def stage(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> Stage:
+    BEHAVE.clear()
+    return Stage(runtime, clock, outbox)
