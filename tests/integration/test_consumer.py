@@ -11,7 +11,7 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import Consumer, ConsumerEdge, consumer
+from mailroom.consumer import MAX_RECEIVES, Consumer, ConsumerEdge, consumer
 from mailroom.failures import Failure, Permanent, RetryAfter
 from mailroom.idempotency import IdempotencyRow
 from mailroom.outbox.event import Envelope
@@ -265,6 +265,25 @@ def test_what_there_is_no_time_for_is_handed_back_at_once__and_costs_no_attempt(
     queue.send(message("tool"))
     assert len(queue.handle(remaining_ms=1000)) == 1
     assert (HANDLED.names, visibility(calls), list(IdempotencyRow.scan())) == ([], [0], [])
+
+
+def test_a_message_that_time_never_reached_says_so__before_sqs_moves_it_on(queue: Queue) -> None:
+    queue.send(message("tool"))
+    batch = queue.receive()
+    batch["Records"][0]["attributes"]["ApproximateReceiveCount"] = str(MAX_RECEIVES)
+    assert len(queue.handle(batch, remaining_ms=1000)) == 1
+    (row,) = IdempotencyRow.scan()
+    failure = Failure.from_json(row.failure)
+    assert (failure.type, row.attempts, HANDLED.names) == ("NeverInTime", 0, [])
+
+
+def test_what_was_handed_back_most_often_goes_first(queue: Queue) -> None:
+    queue.send(message("fresh", "01JDW3NDEKTSV4RRFFQ69G5FAA-03"), message("old", "01JDW3NDEKTSV4RRFFQ69G5FAB-03"))
+    batch = queue.receive()
+    for record in batch["Records"]:
+        record["attributes"]["ApproximateReceiveCount"] = "4" if "old" in record["body"] else "1"
+    queue.handle(batch)
+    assert HANDLED.names == ["old", "fresh"]
 
 
 def test_a_record_that_cannot_be_taken_is_no_verdict_on_the_message(queue: Queue) -> None:

@@ -80,7 +80,7 @@ class Stage:
                 "messageId": message["MessageId"],
                 "receiptHandle": message["ReceiptHandle"],
                 "body": message["Body"],
-                "attributes": {"ApproximateFirstReceiveTimestamp": now},
+                "attributes": {"ApproximateFirstReceiveTimestamp": now, "ApproximateReceiveCount": "1"},
             }
             for message in answer.get("Messages", [])
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -144,13 +144,15 @@ class ConsumerEdge:
             remaining_ms = context.get_remaining_time_in_millis()
             self._handle(record, remaining_ms, in_time=self._runtime.clock.monotonic() < deadline)
 
+        # Those that were handed back most often go first: SQS moves a message on after so many deliveries.
+        records = sorted(batch["Records"], key=_receives, reverse=True)
         with telemetry.flushed_metrics():
-            return process_partial_response(batch, one, processor, context)
+            return process_partial_response({**batch, "Records": records}, one, processor, context)
 
     def _handle(self, record: SQSRecord, remaining_ms: int, *, in_time: bool) -> None:
-        attempt = _Attempt(self._declaration, self._runtime, record)
+        attempt = _Attempt(self._declaration, self._runtime, record, in_time=in_time)
         try:
-            attempt.check_time(in_time)
+            attempt.hand_back_if_late()
             outcome = self._idempotency.run(
                 key=attempt.key,
                 act=attempt.run,
@@ -194,11 +196,12 @@ class ConsumerEdge:
 class _Attempt:
     """One delivery of one message."""
 
-    def __init__(self, declaration: Consumer, runtime: Runtime, record: SQSRecord) -> None:
+    def __init__(self, declaration: Consumer, runtime: Runtime, record: SQSRecord, *, in_time: bool) -> None:
         self._declaration = declaration
         self._runtime = runtime
+        self._in_time = in_time
+        self._receives = _receives(record.raw_event)
         self._message_id = record.message_id
-        self._body = record.body
         self.number = 1
         self._envelope: Envelope | None = None
         self._unreadable: Exception | None = None
@@ -222,15 +225,15 @@ class _Attempt:
         }
         return {name: value for name, value in about.items() if value is not None}
 
-    def check_time(self, in_time: bool) -> None:
-        """Go no further when the invocation's time is up.
+    def hand_back_if_late(self) -> None:
+        """Go no further when the invocation's time is up and the message will be delivered again.
 
         Raises
         ------
         HandedBack
             Then.
         """
-        if not in_time:
+        if not self._in_time and self._receives < MAX_RECEIVES:
             raise HandedBack("the invocation's time is up")
 
     def facts(self) -> dict[str, Any]:
@@ -251,6 +254,7 @@ class _Attempt:
         if record is not None:
             self.number = record.attempts
             self._stop_if_final(record)
+            self._stop_if_late(record)
         if self._envelope is None:
             raise self._unreadable or Permanent("the message is no event")
         with telemetry.traced(self._envelope.traceparent, self._runtime.random):
@@ -266,6 +270,22 @@ class _Attempt:
         if is_final(record.before, earlier, self._runtime.timings.consumer_backoff):
             record.attempts = earlier
             raise GaveUp(record.before)
+
+    def _stop_if_late(self, record: Taken) -> None:
+        if not self._in_time:
+            record.attempts -= 1
+            raise GaveUp(_NEVER_IN_TIME)
+
+
+_NEVER_IN_TIME = Failure(
+    FailureKind.PERMANENT,
+    "NeverInTime",
+    "there was no time left for it in any of its deliveries: give the consumer a smaller batch_size or more timeout",
+)
+
+
+def _receives(record: Mapping[str, Any]) -> int:
+    return int(record["attributes"]["ApproximateReceiveCount"])
 
 
 def key_of(envelope: Envelope | None, message_id: str) -> str:
