@@ -21,7 +21,9 @@ from mailroom.telemetry import LogEvent, Metric
 SIDE_BY_SIDE = 4
 """Calls to the destination at once."""
 
-_PAUSED_UNTIL, _PAUSES = "paused_until", "pauses"
+PAUSED_UNTIL = "paused_until"
+"""Where a shard's lease keeps until when the shard is left alone, since its destination is down."""
+_PAUSES = "pauses"
 _KILLED = Failure(
     FailureKind.PERMANENT,
     "RelayKilled",
@@ -286,7 +288,7 @@ class Turn:
         telemetry.measure_seconds(Metric.RELAY_LAG_SECONDS, max(lag.total_seconds(), 0))
         if not self._paused:
             self._held.memo.pop(_PAUSES, None)
-            self._held.memo.pop(_PAUSED_UNTIL, None)
+            self._held.memo.pop(PAUSED_UNTIL, None)
 
     def _remove(self, ids: Iterable[str]) -> bool:
         wanted = list(ids)
@@ -308,7 +310,7 @@ class Turn:
             raise
 
     def _still_paused(self) -> bool:
-        until = self._held.memo.get(_PAUSED_UNTIL)
+        until = self._held.memo.get(PAUSED_UNTIL)
         if until is None or until <= timestamp(self._now()):
             return False
         self.drained.waits_until(moment(until))
@@ -322,7 +324,7 @@ class Turn:
         pauses = int(self._held.memo.get(_PAUSES, 0))
         delay = self._runtime.timings.pause_backoff.delay(pauses, self._runtime.random)
         until = self._now() + timedelta(seconds=max(delay, failure.retry_after or 0))
-        self._held.memo.update({_PAUSED_UNTIL: timestamp(until), _PAUSES: pauses + 1})
+        self._held.memo.update({PAUSED_UNTIL: timestamp(until), _PAUSES: pauses + 1})
         self.drained.waits_until(until)
         telemetry.count(Metric.RELAY_PAUSED)
         telemetry.log(LogEvent.RELAY_PAUSED, failure=failure, shard=self._shard, until=timestamp(until))

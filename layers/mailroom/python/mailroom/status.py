@@ -1,0 +1,258 @@
+"""How a stage is doing: its shards, consumers and jobs, by bounded reads.
+
+What cannot be read is an error and never 0: the AWS call's own error goes through.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from mailroom import clients
+from mailroom.clock import epoch_milliseconds, timestamp
+from mailroom.controls import start_of
+from mailroom.deployment import DEAD, UNDELIVERED, Deployment, queue_depths
+from mailroom.idempotency import IdempotencyRow
+from mailroom.job import LAST_RUN
+from mailroom.job import lease_name as job_lease
+from mailroom.lease import LeaseRow
+from mailroom.outbox.event import SHARDS
+from mailroom.outbox.relay import lease_name as relay_lease
+from mailroom.outbox.table import OutboxRow, pending
+from mailroom.outbox.turn import PAUSED_UNTIL
+from mailroom.runtime import Runtime
+
+if TYPE_CHECKING:
+    from types_boto3_dynamodb.type_defs import QueryOutputTypeDef
+
+COUNTED_TO = 10_000
+"""Where counting stops: a count that reaches it means "so many or more"."""
+
+_VISIBLE, _IN_FLIGHT = "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
+_DELAYED = "ApproximateNumberOfMessagesDelayed"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One shard of the outbox. Moments are written as rows write them.
+
+    Parameters
+    ----------
+    pending
+        Events that wait, for their first attempt or the next; `COUNTED_TO` means so many or more.
+    paused_until
+        Set while the relay leaves the shard alone because the destination is down.
+    holder, held_until
+        Set while a relay is at work on it.
+    """
+
+    shard: int
+    pending: int
+    oldest_pending_at: str | None
+    paused_until: str | None
+    holder: str | None
+    held_until: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Answer it as JSON values."""
+        return {**asdict(self), "pending_or_more": self.pending >= COUNTED_TO}
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus:
+    """One consumer. Queue counts are SQS's own, which calls them approximate.
+
+    Parameters
+    ----------
+    queued
+        Messages that wait to be taken.
+    in_flight
+        Messages that are hidden: being handled, or waiting for their next attempt.
+    failing
+        Events that failed and have not gone well since, dead ones included; `COUNTED_TO` means so many or more.
+    failing_since
+        When the first of those failed first.
+    dead
+        Messages in its dead-letter queue.
+    undelivered
+        Events that its rule could not put into its queue.
+    enabled
+        Whether its queue is read.
+    """
+
+    name: str
+    queued: int
+    in_flight: int
+    failing: int
+    failing_since: str | None
+    dead: int
+    undelivered: int
+    enabled: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Answer it as JSON values."""
+        return {**asdict(self), "failing_or_more": self.failing >= COUNTED_TO}
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One job.
+
+    Parameters
+    ----------
+    enabled
+        Whether its schedule fires.
+    schedule
+        EventBridge's expression, in UTC; None if nothing starts it.
+    running
+        Whether a run is at work at this moment.
+    last_ended_at
+        When the last run ended that said so; None if none ever did.
+    last_failure
+        What the last run failed at; None if it went well.
+    """
+
+    name: str
+    enabled: bool
+    schedule: str | None
+    running: bool
+    last_ended_at: str | None
+    last_failure: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Answer it as JSON values."""
+        return asdict(self)
+
+
+def shard_status(runtime: Runtime) -> list[ShardStatus]:
+    """Answer how each shard of the outbox is doing."""
+    leases = _leases([relay_lease(shard) for shard in range(SHARDS)])
+    return [_shard(shard, leases.get(relay_lease(shard)), runtime) for shard in range(SHARDS)]
+
+
+def consumer_status(
+    runtime: Runtime,  # noqa: ARG001 - asked as the others are: its tables are bound
+    deployment: Deployment,
+) -> list[ConsumerStatus]:
+    """Answer how each consumer is doing."""
+    return [_consumer(name, deployment) for name in deployment.consumers]
+
+
+def job_status(runtime: Runtime, deployment: Deployment) -> list[JobStatus]:
+    """Answer how each job is doing."""
+    leases = _leases([job_lease(name) for name in deployment.jobs])
+    return [_job(name, leases.get(job_lease(name)), runtime, deployment) for name in deployment.jobs]
+
+
+def _shard(shard: int, lease: LeaseRow | None, runtime: Runtime) -> ShardStatus:
+    now = timestamp(runtime.clock.now())
+    paused_until = _memo(lease).get(PAUSED_UNTIL)
+    held = lease is not None and _is_held(lease, runtime)
+    oldest = _oldest_pending_at(shard)
+    return ShardStatus(
+        shard=shard,
+        pending=0 if oldest is None else _count_pending(shard),
+        oldest_pending_at=oldest,
+        paused_until=paused_until if paused_until is not None and paused_until > now else None,
+        holder=lease.holder if lease and held else None,
+        held_until=_written(int(lease.held_until)) if lease and held else None,
+    )
+
+
+def _oldest_pending_at(shard: int) -> str | None:
+    oldest = next(_query(_pending_of(shard), reading="created_at", up_to=1), None)
+    return oldest["created_at"]["S"] if oldest else None
+
+
+def _count_pending(shard: int) -> int:
+    query: dict[str, Any] = {**_pending_of(shard), "Select": "COUNT"}
+    return sum(page["Count"] for page in _pages(query, up_to=COUNTED_TO))
+
+
+def _consumer(name: str, deployment: Deployment) -> ConsumerStatus:
+    queue, dead, undelivered = (deployment.queues[f"{name}{suffix}"] for suffix in ("", DEAD, UNDELIVERED))
+    counts = _queue_counts(queue)
+    depths = queue_depths([dead, undelivered])
+    failing = list(_query(_failing_of(name), reading="first_failed_at", up_to=COUNTED_TO))
+    return ConsumerStatus(
+        name=name,
+        queued=counts[_VISIBLE] + counts[_DELAYED],
+        in_flight=counts[_IN_FLIGHT],
+        failing=len(failing),
+        failing_since=min((each["first_failed_at"]["S"] for each in failing if each), default=None),
+        dead=depths[dead],
+        undelivered=depths[undelivered],
+        enabled=start_of(deployment, name).enabled,
+    )
+
+
+def _job(name: str, lease: LeaseRow | None, runtime: Runtime, deployment: Deployment) -> JobStatus:
+    start = start_of(deployment, name)
+    last = _memo(lease).get(LAST_RUN, {})
+    running = lease is not None and _is_held(lease, runtime)
+    failure = last.get("failure")
+    if lease is not None and lease.held_until and not running:
+        failure = "the last run ended without a word: timed out or killed"
+    return JobStatus(name, start.enabled, start.schedule, running, last.get("ended_at"), failure)
+
+
+def _leases(names: list[str]) -> dict[str, LeaseRow]:
+    return {row.name: row for row in LeaseRow.batch_get(names, consistent_read=True)}
+
+
+def _is_held(lease: LeaseRow, runtime: Runtime) -> bool:
+    return int(lease.held_until) > epoch_milliseconds(runtime.clock.now())
+
+
+def _memo(lease: LeaseRow | None) -> dict[str, Any]:
+    memo: dict[str, Any] = json.loads(lease.memo) if lease and lease.memo else {}
+    return memo
+
+
+def _written(milliseconds: int) -> str:
+    return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+def _queue_counts(url: str) -> dict[str, int]:
+    names: Any = [_VISIBLE, _IN_FLIGHT, _DELAYED]
+    attributes = clients.sqs().get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    return {name: int(attributes[name]) for name in names}
+
+
+def _pending_of(shard: int) -> dict[str, Any]:
+    return {
+        "TableName": OutboxRow.table_name(),
+        "KeyConditionExpression": "#key = :key",
+        "ExpressionAttributeNames": {"#key": "partition"},
+        "ExpressionAttributeValues": {":key": {"S": pending(shard)}},
+    }
+
+
+def _failing_of(consumer: str) -> dict[str, Any]:
+    return {
+        "TableName": IdempotencyRow.table_name(),
+        "IndexName": IdempotencyRow.index.Meta.index_name,
+        "KeyConditionExpression": "#key = :key",
+        "ExpressionAttributeNames": {"#key": "failing"},
+        "ExpressionAttributeValues": {":key": {"S": consumer}},
+    }
+
+
+def _query(query: dict[str, Any], *, reading: str, up_to: int) -> Iterator[dict[str, Any]]:
+    """Answer one attribute of each row, of so many rows at most."""
+    for page in _pages({**query, "ProjectionExpression": reading}, up_to=up_to):
+        yield from page["Items"]
+
+
+def _pages(query: dict[str, Any], *, up_to: int) -> Iterator[QueryOutputTypeDef]:
+    left, more = up_to, dict[str, Any]()
+    while left > 0:
+        answer = clients.dynamodb().query(**query, Limit=left, **more)
+        yield answer
+        left -= answer["Count"]
+        if "LastEvaluatedKey" not in answer:
+            return
+        more = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
