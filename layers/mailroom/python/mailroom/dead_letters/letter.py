@@ -112,10 +112,24 @@ class Result:
         return self.fate is Fate.DONE
 
 
-def remembered(history: str | None, action: Action, deed: Deed, failure: Failure | None, attempts: int) -> str:
+BECAME = "became"
+"""Where a deed names the event that took this one's place."""
+
+
+def remembered(
+    history: str | None,
+    action: Action,
+    deed: Deed,
+    failure: Failure | None,
+    attempts: int,
+    *,
+    became: str | None = None,
+) -> str:
     """Answer a row's history with one deed more; the oldest go when there are too many."""
     deeds = read_history(history)
     entry = {"action": action.value, **asdict(deed), "attempts": attempts}
+    if became is not None:
+        entry[BECAME] = became
     if failure is not None:
         entry["failure"] = json.loads(failure.to_json())
     return json.dumps([*deeds, entry][-MAX_HISTORY:], ensure_ascii=False, separators=(",", ":"))

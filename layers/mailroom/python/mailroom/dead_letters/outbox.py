@@ -107,7 +107,7 @@ class OutboxLetters:
         if unsendable := first_unsendable(payload):
             return Result(event_id, OUTBOX, Fate.FAILED, f"the character U+{ord(unsendable):04X} cannot be sent")
         copy = self._mended(row, payload, deed)
-        result = self._move(row, [self._discarded(row, Action.EDIT, deed), copy])
+        result = self._move(row, [self._discarded(row, Action.EDIT, deed, became=copy.event_id), copy])
         return Result(event_id, OUTBOX, result.fate, copy.event_id) if result.ok else result
 
     def _redrive_one(self, event_id: str, row: OutboxRow | None, deed: Deed) -> Result:
@@ -133,10 +133,10 @@ class OutboxLetters:
             return Result(row.event_id, OUTBOX, Fate.FAILED, f"{type(error).__name__}: {error}")
         return Result(row.event_id, OUTBOX, Fate.DONE)
 
-    def _discarded(self, row: OutboxRow, action: Action, deed: Deed) -> OutboxRow:
+    def _discarded(self, row: OutboxRow, action: Action, deed: Deed, *, became: str | None = None) -> OutboxRow:
         gone = _copy(row)
         gone.partition = DISCARDED
-        gone.history = _history(row, action, deed)
+        gone.history = _history(row, action, deed, became=became)
         gone.expires_at = self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.discarded_retention)
         return gone
 
@@ -195,9 +195,9 @@ def letter_of(row: OutboxRow) -> DeadLetter:
     )
 
 
-def _history(row: OutboxRow, action: Action, deed: Deed) -> str:
+def _history(row: OutboxRow, action: Action, deed: Deed, *, became: str | None = None) -> str:
     failure = Failure.from_json(row.failure) if row.failure else None
-    return remembered(row.history, action, deed, failure, int(row.retry_count or 0))
+    return remembered(row.history, action, deed, failure, int(row.retry_count or 0), became=became)
 
 
 def _copy(row: OutboxRow) -> OutboxRow:
