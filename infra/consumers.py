@@ -14,9 +14,9 @@ from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
-from infra.stage import SERVICE
 from infra.surroundings import Surroundings
 from mailroom.consumer import QUEUE_VARIABLE, Consumer
+from mailroom.deployment import DEAD, SERVICE, UNDELIVERED
 from mailroom.idempotency import IdempotencyRow
 
 
@@ -33,6 +33,16 @@ class DeployedConsumer(Construct):
         self.queue = self._build_queue()
         self.undelivered = self._subscribe(bus)
         self._feed()
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """The URLs of its queues, by short name."""
+        name = self._consumer.name
+        return {
+            name: self.queue.queue.queue_url,
+            f"{name}{DEAD}": self.queue.dead_letters.queue.queue_url,
+            f"{name}{UNDELIVERED}": self.undelivered.queue.queue_url,
+        }
 
     def _build_function(self) -> LambdaFunction:
         timeout = self._surroundings.timings.consumer_timeout
@@ -102,19 +112,3 @@ class Consumers(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self.all = [DeployedConsumer(self, each, surroundings=surroundings, bus=bus) for each in consumers]
-
-    @property
-    def functions(self) -> list[LambdaFunction]:
-        """The functions."""
-        return [each.function for each in self.all]
-
-    @property
-    def queues(self) -> dict[str, str]:
-        """The URLs of the queues, by short name."""
-        urls = {}
-        for each in self.all:
-            name = each.function.name
-            urls[name] = each.queue.queue.queue_url
-            urls[f"{name}-dead"] = each.queue.dead_letters.queue.queue_url
-            urls[f"{name}-undelivered"] = each.undelivered.queue.queue_url
-        return urls

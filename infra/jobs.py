@@ -15,6 +15,7 @@ from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Runbook
 from infra.queue import DeadLetterQueue
 from infra.surroundings import Surroundings
+from mailroom.deployment import DEAD, UNDELIVERED
 from mailroom.job import Job
 from mailroom.lease import LeaseRow
 
@@ -29,6 +30,15 @@ class DeployedJob(Construct):
         self.function = self._build_function()
         self.dead = self._keep_failed_runs()
         self.undelivered = self._schedule()
+
+    @property
+    def queues(self) -> dict[str, str]:
+        """The URLs of its queues, by short name."""
+        name = self._job.name
+        return {
+            f"{name}{DEAD}": self.dead.queue.queue_url,
+            f"{name}{UNDELIVERED}": self.undelivered.queue.queue_url,
+        }
 
     def _build_function(self) -> LambdaFunction:
         timeout = self._surroundings.timings.job_timeout
@@ -91,17 +101,3 @@ class Jobs(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self.all = [DeployedJob(self, each, surroundings=surroundings) for each in jobs]
-
-    @property
-    def functions(self) -> list[LambdaFunction]:
-        """The functions."""
-        return [each.function for each in self.all]
-
-    @property
-    def queues(self) -> dict[str, str]:
-        """The URLs of the queues, by short name."""
-        urls = {}
-        for each in self.all:
-            urls[f"{each.function.name}-dead"] = each.dead.queue.queue_url
-            urls[f"{each.function.name}-undelivered"] = each.undelivered.queue.queue_url
-        return urls

@@ -17,9 +17,9 @@ from infra.layers import NOT_DEPLOYED
 from infra.layout import FUNCTIONS
 from infra.monitoring import MINUTE, Runbook
 from infra.rules import do_otherwise
-from infra.stage import SERVICE
 from infra.surroundings import Surroundings
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError
+from mailroom.deployment import SERVICE
 from mailroom.needs import Access
 from mailroom.row import Row
 from mailroom.telemetry import NAMESPACE

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from aws_cdk import CfnOutput, Environment, Stack
+from aws_cdk import Environment, Stack
 from aws_cdk import aws_events as events
 from constructs import Construct
 
@@ -13,13 +12,16 @@ from infra.api import PublicApi
 from infra.application import Application
 from infra.consumers import Consumers
 from infra.jobs import Jobs
+from infra.lambda_function import LambdaFunction
 from infra.layers import Layers
 from infra.monitoring import Alarms
 from infra.outbox import DeployedRelay
+from infra.outputs import describe
 from infra.rules import check_rules
-from infra.stage import SERVICE, StageConfig
+from infra.stage import StageConfig
 from infra.surroundings import Surroundings, settings_of
 from infra.tables import Tables
+from mailroom.deployment import data_stack, service_stack
 from mailroom.row import Row
 
 BUS = "events"
@@ -72,17 +74,17 @@ class ServiceStack(Stack):
         self._describe(surroundings)
 
     def _describe(self, surroundings: Surroundings) -> None:
-        functions = [self.api.function, self.relay.function, *self.consumers.functions, *self.jobs.functions]
-        deployment: dict[str, Any] = {
+        whole = {
             "api_id": self.api.api.api_id,
             "api_url": self.api.stage.url,
             "settings": surroundings.environment(),
             "tables": surroundings.tables.names(),
-            "queues": {**self.consumers.queues, **self.jobs.queues},
-            "functions": {each.name: each.function.function_name for each in functions},
             "buses": {BUS: self.bus.event_bus_name},
         }
-        CfnOutput(self, "Deployment", value=self.to_json_string(deployment))
+        queues: dict[LambdaFunction, dict[str, str]] = {self.api.function: {}, self.relay.function: {}}
+        queues |= {each.function: each.queues for each in self.consumers.all}
+        queues |= {each.function: each.queues for each in self.jobs.all}
+        describe(self, whole, queues=queues)
 
 
 def add_stacks(scope: Construct, *, stage: StageConfig, env: Environment) -> tuple[DataStack, ServiceStack]:
@@ -95,10 +97,9 @@ def add_stacks(scope: Construct, *, stage: StageConfig, env: Environment) -> tup
     """
     stage.timings.check()
     application = Application.discover()
-    prefix = f"{SERVICE}-{stage.name}"
-    data = DataStack(scope, f"{prefix}-data", stage=stage, models=application.models, env=env)
+    data = DataStack(scope, data_stack(stage.name), stage=stage, models=application.models, env=env)
     service = ServiceStack(
-        scope, f"{prefix}-service", stage=stage, application=application, tables=data.tables, env=env
+        scope, service_stack(stage.name), stage=stage, application=application, tables=data.tables, env=env
     )
     if stage.on_aws:
         check_rules(scope)

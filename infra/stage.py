@@ -14,9 +14,6 @@ from infra.layout import DEPENDENCIES
 from mailroom.settings import Auth
 from mailroom.timings import Timings, timings_of
 
-SERVICE = "mailroom"
-"""Names the stacks, the source of every event and the service in logs and metrics."""
-
 LOCAL, DEV = "local", "dev"
 
 

@@ -8,8 +8,9 @@ from aws_cdk import aws_lambda as lambda_
 
 from app.settings import AppSettings
 from infra.monitoring import Alarms
-from infra.stage import SERVICE, StageConfig
+from infra.stage import StageConfig
 from infra.tables import Tables
+from mailroom.deployment import SERVICE
 from mailroom.runtime import Runtime
 from mailroom.settings import Environment, Settings
 from mailroom.timings import Timings

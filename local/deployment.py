@@ -14,9 +14,9 @@ from local.logs import tail
 from local.process import run_to_the_end
 from local.stack import LocalStack
 from local.workspace import Workspace
+from mailroom.deployment import Deployment, service_stack
 
 STAGE = "local"
-SERVICE_STACK = f"mailroom-{STAGE}-service"
 
 _ASSETS = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 """The bucket that `cdk bootstrap` makes; the middle is CDK's default qualifier."""
@@ -35,7 +35,7 @@ def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
     if not _is_bootstrapped(emulator):
         _bootstrap(place, emulator)
     _cdk_deploy(place, emulator)
-    stack = LocalStack.deployed_at(emulator.url, _deployment_output(place))
+    stack = LocalStack.deployed_at(emulator.url, _deployment(place))
     complete(stack, place.assembly)
     stack.write(place.description)
     return stack
@@ -98,6 +98,6 @@ def _is_bootstrapped(emulator: Emulator) -> bool:
     return any(stack["StackName"] == "CDKToolkit" for stack in stacks)
 
 
-def _deployment_output(place: Workspace) -> dict[str, Any]:
+def _deployment(place: Workspace) -> Deployment:
     outputs = json.loads(place.outputs.read_text())
-    return dict(json.loads(outputs[SERVICE_STACK]["Deployment"]))
+    return Deployment.from_outputs(STAGE, outputs[service_stack(STAGE)])

@@ -9,36 +9,26 @@ from typing import TYPE_CHECKING, Any
 import boto3
 
 from local.account import ACCOUNT, REGION, session
+from mailroom.deployment import Deployment
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb.service_resource import Table
 
 
-@dataclass(frozen=True)
-class LocalStack:
-    """Where to call it, and the deployed name (queues: the URL) of everything by its short name."""
+@dataclass(frozen=True, kw_only=True)
+class LocalStack(Deployment):
+    """A deployment in the emulator, with URLs that lead there."""
 
-    api_url: str
     endpoint_url: str
-    region: str
-    account: str
-    settings: dict[str, str]
-    tables: dict[str, str]
-    queues: dict[str, str]
-    functions: dict[str, str]
-    buses: dict[str, str]
+    region: str = REGION
+    account: str = ACCOUNT
 
     @classmethod
-    def deployed_at(cls, endpoint_url: str, output: dict[str, Any]) -> "LocalStack":
-        """Build it from the value of the service stack's output `Deployment`."""
-        return cls(
-            # The URL that CloudFormation knows has AWS's host name, which leads nowhere from here.
-            api_url=f"{endpoint_url}/_aws/execute-api/{output['api_id']}/$default",
-            endpoint_url=endpoint_url,
-            region=REGION,
-            account=ACCOUNT,
-            **{name: output[name] for name in ("settings", "tables", "queues", "functions", "buses")},
-        )
+    def deployed_at(cls, endpoint_url: str, deployment: Deployment) -> "LocalStack":
+        """Build it from what the service stack tells of itself."""
+        # The URL that CloudFormation knows has AWS's host name, which leads nowhere from here.
+        api_url = f"{endpoint_url}/_aws/execute-api/{deployment.api_id}/$default"
+        return cls(**{**asdict(deployment), "api_url": api_url, "endpoint_url": endpoint_url})
 
     @classmethod
     def read(cls, path: Path) -> "LocalStack":

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from mailroom.declarations import DECLARATION_VARIABLE
+from mailroom.deployment import SERVICE, Deployment
 
 Resource = dict[str, Any]
 
@@ -39,7 +40,17 @@ class Assembly:
     @cached_property
     def deployment(self) -> dict[str, Any]:
         """What the service stack says of itself."""
-        return dict(json.loads(self.service["Outputs"]["Deployment"]["Value"]))
+        return asdict(Deployment.from_outputs(self.stage, self.outputs))
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The service stack's outputs, by logical id."""
+        return {name: each["Value"] for name, each in self.service["Outputs"].items()}
+
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+        return self.prefix.removeprefix(f"{SERVICE}-")
 
     def of_type(self, kind: str) -> dict[str, Resource]:
         """Answer all resources of a type by logical id; the type is written without `AWS::`."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mailroom.runtime import Runtime
 
 SERVICE = "mailroom"
+"""Names the stacks, the source of every event and the service in logs and metrics."""
 OUTPUT = "Deployment"
 """The logical ids of the outputs begin so; each is a JSON object, and together they are the deployment.
 One output holds 4,096 bytes, hence one for each function.
