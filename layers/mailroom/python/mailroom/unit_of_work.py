@@ -170,7 +170,7 @@ class UnitOfWork:
             after=after,
         )
         row = OutboxRow.pending(envelope)
-        self._check_size(envelope, row)
+        check_size(envelope, row, self.runtime)
         self._operations.append(Operation(OperationKind.PUT, row, _changed(row)))
         if about is not None:
             about.last_event_id = event_id
@@ -206,16 +206,24 @@ class UnitOfWork:
         _declared(type(operation.row) in self._access.writes, type(operation.row), "writes")
         self._operations.append(operation)
 
-    def _check_size(self, envelope: Envelope, row: OutboxRow) -> None:
-        size = size_of(row.serialize())
-        if size > MAX_EVENT_BYTES:
-            raise EventTooLarge(f"{envelope.type} takes {size} bytes in the outbox, which holds {MAX_EVENT_BYTES}")
-        kind, _ = kind_of(self.runtime.settings.publisher_url)
-        on_wire = kind.size(envelope)
-        if on_wire > kind.limits.entry_bytes:
-            raise EventTooLarge(
-                f"{envelope.type} takes {on_wire} bytes on its way, and its destination {kind.limits.entry_bytes}"
-            )
+
+def check_size(envelope: Envelope, row: OutboxRow, runtime: Runtime) -> None:
+    """Refuse an event that is too large.
+
+    Raises
+    ------
+    EventTooLarge
+        If it would not fit the outbox or its destination.
+    """
+    size = size_of(row.serialize())
+    if size > MAX_EVENT_BYTES:
+        raise EventTooLarge(f"{envelope.type} takes {size} bytes in the outbox, which holds {MAX_EVENT_BYTES}")
+    kind, _ = kind_of(runtime.settings.publisher_url)
+    on_wire = kind.size(envelope)
+    if on_wire > kind.limits.entry_bytes:
+        raise EventTooLarge(
+            f"{envelope.type} takes {on_wire} bytes on its way, and its destination {kind.limits.entry_bytes}"
+        )
 
 
 def _unchanged(row: SubjectRow) -> Condition:

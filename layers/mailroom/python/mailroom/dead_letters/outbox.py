@@ -15,6 +15,7 @@ from mailroom.outbox.event import Envelope, EventIds, first_unsendable, shard_of
 from mailroom.outbox.table import DEAD, DISCARDED, EventMoved, OutboxRow, pending, sent
 from mailroom.runtime import Runtime
 from mailroom.transaction import Operation, OperationKind, write
+from mailroom.unit_of_work import EventTooLarge, check_size
 
 _UNTOLD = Failure(FailureKind.TRANSIENT, "Unknown", "the row says no reason")
 
@@ -106,7 +107,10 @@ class OutboxLetters:
             return self._absent(event_id)
         if unsendable := first_unsendable(payload):
             return Result(event_id, OUTBOX, Fate.FAILED, f"the character U+{ord(unsendable):04X} cannot be sent")
-        copy = self._mended(row, payload, deed)
+        try:
+            copy = self._mended(row, payload, deed)
+        except EventTooLarge as error:
+            return Result(event_id, OUTBOX, Fate.FAILED, str(error))
         result = self._move(row, [self._discarded(row, Action.EDIT, deed, became=copy.event_id), copy])
         return Result(event_id, OUTBOX, result.fate, copy.event_id) if result.ok else result
 
@@ -154,6 +158,7 @@ class OutboxLetters:
             after=row.after,
         )
         copy = OutboxRow.pending(envelope)
+        check_size(envelope, copy, runtime)
         copy.parent, copy.history = row.event_id, _history(row, Action.EDIT, deed)
         return copy
 
