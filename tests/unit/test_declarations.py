@@ -10,10 +10,12 @@ import pytest
 
 import app.consumers
 from app.consumers.notifications import notifications
+from app.events import RepoCreated
 from mailroom import jobs
-from mailroom.consumer import Consumer
+from mailroom.consumer import Consumer, consumer
 from mailroom.declarations import DeclarationError, discover, load
 from mailroom.job import Job
+from mailroom.outbox.event import Event
 
 HEADER = """
 from mailroom.consumer import consumer
@@ -137,3 +139,20 @@ def test_an_option_that_nobody_knows_is_refused(package: Package) -> None:
 
     with pytest.raises(TypeError, match="colour"):
         discover(name, Consumer)
+
+
+@pytest.mark.parametrize(("option", "value"), [("batch_size", 0), ("batch_size", 10_001), ("max_concurrency", 1)])
+def test_a_number_that_sqs_or_lambda_refuses_fails_where_it_is_declared(option: str, value: int) -> None:
+    with pytest.raises(DeclarationError, match=option):
+
+        @consumer(on=RepoCreated, **{option: value})
+        def eager(event: RepoCreated, work: object) -> None: ...
+
+
+def test_an_event_class_without_a_type_is_nothing_to_wait_for() -> None:
+    class Untold(Event): ...
+
+    with pytest.raises(DeclarationError, match="Untold"):
+
+        @consumer(on=Untold)
+        def waiting(event: Untold, work: object) -> None: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
 from mailroom import clients, telemetry
-from mailroom.declarations import DECLARATION_VARIABLE, Declaration, load
+from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError, declaring, load
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Idempotency, StillRunning, Taken, taken
 from mailroom.needs import Access, Port
@@ -47,6 +47,13 @@ class Consumer(Declaration):
     batch_size: int = 10
     max_concurrency: int = 10
 
+    def __post_init__(self) -> None:
+        for field, low, high in (("batch_size", 1, 10_000), ("max_concurrency", 2, 1_000)):
+            if not low <= getattr(self, field) <= high:
+                raise DeclarationError(f"{self.name}: {field} is {getattr(self, field)}, not within {low} and {high}")
+        if not hasattr(self.on, "type"):
+            raise DeclarationError(f"{self.name} waits for {self.on.__name__}, an event class without a type")
+
 
 def consumer(
     *,
@@ -68,25 +75,8 @@ def consumer(
         `timeout`, `memory`, `batch_size`, `max_concurrency`: see `Consumer`.
     """
 
-    access = Access(
-        reads=tuple(reads),
-        writes=tuple(writes),
-        scans=tuple(scans),
-        publishes=tuple(publishes),
-        uses=tuple(uses),
-    )
-
-    def declare(function: Callable[..., None]) -> Consumer:
-        return Consumer(
-            name=function.__name__,
-            module=function.__module__,
-            function=function,
-            on=on,
-            access=access,
-            **options,
-        )
-
-    return declare
+    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, uses=uses)
+    return declaring(Consumer, access, on=on, **options)
 
 
 MAX_RECEIVES = 10

@@ -56,6 +56,15 @@ class Declaration:
 D = TypeVar("D", bound=Declaration)
 
 
+def declaring(kind: type[D], access: Access, **fields: Any) -> Callable[[Callable[..., None]], D]:
+    """Make the decorator that turns a function into a declaration of a kind."""
+
+    def declare(function: Callable[..., None]) -> D:
+        return kind(name=function.__name__, module=function.__module__, function=function, access=access, **fields)
+
+    return declare
+
+
 def discover(package: str, kind: type[D]) -> list[D]:
     """Import every module of a package and answer the declarations of a kind in it, by name.
 

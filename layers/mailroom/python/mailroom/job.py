@@ -10,7 +10,7 @@ from typing import Any
 
 from mailroom import telemetry
 from mailroom.clock import timestamp
-from mailroom.declarations import DECLARATION_VARIABLE, Declaration, load
+from mailroom.declarations import DECLARATION_VARIABLE, Declaration, declaring, load
 from mailroom.failures import Failure, failure_of
 from mailroom.lease import HeldLease, Lease
 from mailroom.needs import Access, Port
@@ -55,25 +55,8 @@ def job(
         `timeout`, `memory`: see `Declaration`.
     """
 
-    access = Access(
-        reads=tuple(reads),
-        writes=tuple(writes),
-        scans=tuple(scans),
-        publishes=tuple(publishes),
-        uses=tuple(uses),
-    )
-
-    def declare(function: Callable[..., None]) -> Job:
-        return Job(
-            name=function.__name__,
-            module=function.__module__,
-            function=function,
-            schedule=schedule,
-            access=access,
-            **options,
-        )
-
-    return declare
+    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, uses=uses)
+    return declaring(Job, access, schedule=schedule, **options)
 
 
 LAST_RUN = "last_run"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -71,3 +72,18 @@ class Access:
     scans: tuple[type[Row], ...] = ()
     publishes: tuple[type[Event], ...] = ()
     uses: tuple[type[Port], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        reads: Sequence[type[Row]],
+        writes: Sequence[type[Row]],
+        scans: Sequence[type[Row]],
+        publishes: Sequence[type[Event]],
+        uses: Sequence[type[Port]],
+    ) -> Self:
+        """Make it of lists, as declarations write them."""
+        return cls(
+            reads=tuple(reads), writes=tuple(writes), scans=tuple(scans), publishes=tuple(publishes), uses=tuple(uses)
+        )
