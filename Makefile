@@ -89,7 +89,7 @@ deploy: $(venv) $(cdk) $(stage_layer) ## Deploy STAGE to the AWS account of your
 	$(node) build/cdk/node_modules/aws-cdk/bin/cdk deploy --all -c stage=$(STAGE) $(DEPLOY_FLAGS)
 
 bench: $(venv) ## Run each benchmark in bench
-	@for script in $$(grep -l __main__ bench/*.py); do echo "== $$script"; $(python) "$$script" || exit 1; done
+	@for script in $$(grep -l __main__ bench/*.py); do echo "== $$script"; PYTHONPATH=bench $(python) "$$script" || exit 1; done
 
 clean: ## Remove everything make made (stops the local stack first)
 	@if [ -e build/local/emulator.lock ]; then $(python) -m local down; fi

@@ -7,57 +7,49 @@ with their parameters ready: what it does not do is decide, build, order or log 
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import resource
-import statistics
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
 from typing import Any
-from zlib import crc32
 
-import botocore
-from botocore.awsrequest import AWSResponse
+from canned import (
+    PAGE_NUMBER,
+    SETTINGS,
+    CannedAws,
+    Response,
+    apart,
+    asked_for_less,
+    cpu_in_turn,
+    headed,
+    log_to_nowhere,
+    make_console,
+    make_runtime,
+    met,
+    ratios,
+    ready,
+    recorded,
+    response,
+    write_units,
+)
 from rich.console import Console
 from rich.table import Table
 
 from app.events import RepoCreated
 from mailroom import clients, telemetry
-from mailroom.clients import Call, observed
+from mailroom.clients import Call
 from mailroom.clock import SystemClock, timestamp
 from mailroom.outbox.event import Envelope, payload_of
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import OutboxRow, size_of
 from mailroom.publishers.eventbridge import EventBridgePublisher
-from mailroom.row import bind
-from mailroom.runtime import Runtime
-from mailroom.settings import Settings
 from mailroom.transaction import Operation, OperationKind, write
 
 SHARD = 3
 PAGE = 100
 MOST_CALLS, MOST_UNITS, MOST_CPU, MOST_GROWTH = 22, 4.1, 1.5, 1.05
-
-PAGE_NUMBER = "@" * 8
-"""Stands in a page's bytes for its number, so that a page costs one replacement and no memory of its own."""
-SETTINGS = Settings(
-    stage="bench",
-    auth="none",
-    source="com.example.repos",
-    publisher_url="eventbridge://bus",
-    outbox_table="outbox",
-    idempotency_table="idempotency",
-    leases_table="leases",
-)
 
 
 def an_event(position: int) -> Envelope:
@@ -75,82 +67,37 @@ def an_event(position: int) -> Envelope:
     )
 
 
-class CannedAws:
-    """Answers AWS calls with prepared bytes, as if so many events were pending.
+class CannedBacklog(CannedAws):
+    """AWS with so many events pending.
 
     Like DynamoDB, it gives a cursor with a full page even if nothing comes after it.
     """
 
     def __init__(self, backlog: int) -> None:
+        lease = {"token": {"N": "7"}, "clean": {"BOOL": True}, "memo": {"S": "{}"}}
+        entries = [{"EventId": f"{n:08d}-1111-2222-3333-444455556666"} for n in range(10)]
+        super().__init__(
+            {
+                "Query": self._query,
+                "UpdateItem": response({"Attributes": lease}),
+                "TransactWriteItems": response({}),
+                "BatchWriteItem": response({"UnprocessedItems": {}}),
+                "PutEvents": response({"FailedEntryCount": 0, "Entries": entries}),
+                "DescribeEventBus": response({"Name": "bus"}),
+            }
+        )
         self.pages = backlog // PAGE
-        self.counts: Counter[str] = Counter()
         items = [OutboxRow.pending(an_event(position)).serialize() for position in range(PAGE)]
         self._page = json.dumps({"Items": items, "Count": PAGE, "ScannedCount": PAGE})[:-1]
         self._key = json.dumps({name: items[-1][name] for name in ("partition", "event_id")})
-        lease = {"token": {"N": "7"}, "clean": {"BOOL": True}, "memo": {"S": "{}"}}
-        entries = [{"EventId": f"{n:08d}-1111-2222-3333-444455556666"} for n in range(10)]
-        self._fixed = {
-            "UpdateItem": _response({"Attributes": lease}),
-            "TransactWriteItems": _response({}),
-            "BatchWriteItem": _response({"UnprocessedItems": {}}),
-            "PutEvents": _response({"FailedEntryCount": 0, "Entries": entries}),
-            "DescribeEventBus": _response({"Name": "bus"}),
-        }
 
-    def connect(self, *of: Any) -> None:
-        """Answer every call of these clients."""
-        for client in of:
-            client.meta.events.register_first("before-send", self._answer)
-
-    def _answer(self, request: Any, event_name: str, **_: Any) -> AWSResponse:
-        operation = event_name.rpartition(".")[2]
-        self.counts[operation] += 1
-        headers, body = self._query(request.body) if operation == "Query" else self._fixed[operation]
-        return AWSResponse(request.url, 200, headers, _Body(body))  # type: ignore[arg-type]
-
-    def _query(self, request: bytes) -> tuple[dict[str, str], bytes]:
+    def _query(self, request: bytes) -> Response:
         cursor = json.loads(request).get("ExclusiveStartKey")
         number = 0 if cursor is None else int(cursor["event_id"]["S"][10:18]) + 1
         if number >= self.pages:
-            return _response({"Items": [], "Count": 0, "ScannedCount": 0})
+            return response({"Items": [], "Count": 0, "ScannedCount": 0})
         page = f'{self._page},"LastEvaluatedKey":{self._key}}}'
-        return _headed(page.replace(PAGE_NUMBER, f"{number:08d}").encode())
-
-
-class _Body:
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self) -> list[bytes]:
-        return [self._body]
-
-
-def _response(answer: dict[str, Any]) -> tuple[dict[str, str], bytes]:
-    return _headed(json.dumps(answer).encode())
-
-
-def _headed(body: bytes) -> tuple[dict[str, str], bytes]:
-    return {
-        "Server": "Server",
-        "Date": "Tue, 01 Jan 2030 00:00:00 GMT",
-        "Content-Type": "application/x-amz-json-1.0",
-        "Content-Length": str(len(body)),
-        "Connection": "keep-alive",
-        "x-amzn-RequestId": "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789ABCDEF",
-        "x-amz-crc32": str(crc32(body)),
-    }, body
-
-
-class Recorder:
-    """Keeps the AWS calls that are made. It is a `CallObserver`."""
-
-    def __init__(self) -> None:
-        self.calls: list[Call] = []
-
-    def before(self, call: Call) -> None:
-        self.calls.append(call)
-
-    def after(self, call: Call, answer: dict[str, Any]) -> None: ...
+        return headed(page.replace(PAGE_NUMBER, f"{number:08d}").encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +114,14 @@ class Bench:
     """One process: the relay and the bare minimum, each with clients of the same configuration."""
 
     def __init__(self, backlog: int) -> None:
-        os.environ.update(AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench", AWS_DEFAULT_REGION="us-east-1")  # noqa: S106 - signs for no one
-        bind(SETTINGS)
-        self.runtime = Runtime(SETTINGS)
+        self.runtime = make_runtime()
         publisher = EventBridgePublisher("bus", clock=self.runtime.clock, check_period=3600)
         self.relay = Relay(self.runtime, publisher)
-        self.bare_aws, bare_clients = _canned_aws()
-        clients.forget()
-        self.aws, _ = _canned_aws()
+        self.bare_aws, self.aws = CannedBacklog(PAGE), CannedBacklog(PAGE)
+        bare_clients = self.bare_aws.connect("dynamodb", "events")
+        self.aws.connect("dynamodb", "events")
         self.drain()  # whatever is done once per process is done here
-        self._replay = _replay(self._record(self.drain), bare_clients)
+        self._replay = _replay(recorded(self.drain), bare_clients)
         self.bare()
         self.aws.pages = self.bare_aws.pages = backlog // PAGE
 
@@ -229,97 +174,27 @@ class Bench:
 
     def calls_of(self, act: Callable[[], Any]) -> tuple[Counter[str], float]:
         """Answer a page's calls by operation, and its write units per event, the event's own commit included."""
-        calls = self._record(act)
-        units = sum(map(_write_units, [*calls, *self._record(self.commit)]))
+        calls = recorded(act)
+        units = sum(map(write_units, [*calls, *recorded(self.commit)]))
         return Counter(call.operation for call in calls), units / PAGE
 
-    def _record(self, act: Callable[[], Any]) -> list[Call]:
-        recorder = Recorder()
-        with observed(recorder):
-            act()
-        return recorder.calls
+
+def _replay(calls: list[Call], of: dict[str, Any]) -> Replay:
+    each = ready(calls, of)
+    assert [n for n, call in enumerate(calls) if call.operation == "Query"] == [1, len(calls) - 2]
+    return Replay(acquire=each[0], query=each[1], page=each[2:-2], release=each[-1])
 
 
-def _canned_aws() -> tuple[CannedAws, dict[str, Any]]:
-    """Answer canned AWS and the clients that are connected to it, by service."""
-    aws, connected = CannedAws(PAGE), {"dynamodb": clients.dynamodb(), "events": clients.events()}
-    aws.connect(*connected.values())
-    return aws, connected
-
-
-def _replay(recorded: list[Call], of: dict[str, Any]) -> Replay:
-    ready = [partial(_method(of[call.service], call.operation), **call.parameters) for call in recorded]
-    assert [n for n, call in enumerate(recorded) if call.operation == "Query"] == [1, len(recorded) - 2]
-    return Replay(acquire=ready[0], query=ready[1], page=ready[2:-2], release=ready[-1])
-
-
-def _method(client: Any, operation: str) -> Any:
-    names = {api: name for name, api in client.meta.method_to_api_mapping.items()}
-    return getattr(client, names[operation])
-
-
-def _write_units(call: Call) -> int:
-    """Answer what a call writes, in write units: every row here is smaller than the 1 KB that one unit covers."""
-    match call.operation:
-        case "TransactWriteItems":
-            return 2 * len(call.parameters["TransactItems"])
-        case "BatchWriteItem":
-            return sum(map(len, call.parameters["RequestItems"].values()))
-        case "UpdateItem":
-            return 1
-        case _:
-            return 0
-
-
-@contextmanager
-def _log_to_nowhere() -> Iterator[None]:
-    """Let log lines and metrics be written, as in Lambda, but to the null device."""
-    sys.stdout.flush()
-    kept, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(null)
-
-
-@dataclass(frozen=True, slots=True)
-class Cpu:
-    """Seconds of this process's CPU for one backlog, drained by the relay and sent bare."""
-
-    relay: float
-    bare: float
-
-    @property
-    def ratio(self) -> float:
-        return self.relay / self.bare
-
-
-def compare_cpu(backlog: int, repetitions: int) -> list[Cpu]:
+def compare_cpu(backlog: int, repetitions: int) -> dict[str, list[float]]:
     """Drain a backlog again and again, by the relay and bare in turn, in a process of its own."""
-
-    def seconds(act: Callable[[], Any]) -> float:
-        start = time.process_time()
-        act()
-        return time.process_time() - start
-
-    measured = []
-    with _log_to_nowhere():
+    with log_to_nowhere():
         bench = Bench(backlog)
-        for repetition in range(repetitions):
-            if repetition % 2:
-                relay, bare = seconds(bench.drain), seconds(bench.bare)
-            else:
-                bare, relay = seconds(bench.bare), seconds(bench.drain)
-            measured.append(Cpu(relay, bare))
+        seconds = cpu_in_turn({"relay": bench.drain, "bare": bench.bare}, repetitions)
         writes = [{**aws.counts, "UpdateItem": 0, "DescribeEventBus": 0} for aws in (bench.aws, bench.bare_aws)]
         extra = Counter(writes[0]) - Counter(writes[1])
     # But for the relay's one more page of warming up, and for how often a lease is renewed, the calls are the same.
     assert extra == {"Query": 2, "PutEvents": 10, "BatchWriteItem": 8}, extra
-    return measured
+    return seconds
 
 
 def peak_memory(backlog: int) -> tuple[int, int]:
@@ -329,7 +204,7 @@ def peak_memory(backlog: int) -> tuple[int, int]:
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
-    with _log_to_nowhere():
+    with log_to_nowhere():
         bench = Bench(backlog)
         before = peak()
         assert bench.drain() == backlog
@@ -338,19 +213,9 @@ def peak_memory(backlog: int) -> tuple[int, int]:
 
 def count_calls() -> dict[str, tuple[Counter[str], float]]:
     """Count what a page of fresh events takes, by the relay and by the textbook loop."""
-    with _log_to_nowhere():
+    with log_to_nowhere():
         bench = Bench(PAGE)
         return {"relay": bench.calls_of(bench.drain), "textbook": bench.calls_of(bench.textbook)}
-
-
-def apart(measure: Callable[..., Any], *arguments: Any) -> Any:
-    """Measure in a fresh process."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(measure, *arguments).result()
-
-
-def met(holds: bool) -> str:
-    return "[green]met[/green]" if holds else "[bold red]not met[/bold red]"
 
 
 def report_calls(console: Console) -> None:
@@ -382,12 +247,12 @@ def report_cpu(console: Console, backlogs: dict[int, int]) -> None:
         table.add_column(heading, justify="right")
     medians = []
     for backlog, repetitions in backlogs.items():
-        runs: list[Cpu] = apart(compare_cpu, backlog, repetitions)
-        ratios = [run.ratio for run in runs]
-        medians.append(statistics.median(ratios))
-        relay, bare = (min(getattr(run, side) for run in runs) / backlog * 1e6 for side in ("relay", "bare"))
-        figures = (min(ratios), medians[-1], max(ratios))
-        table.add_row(f"{backlog:,}", str(repetitions), *(f"{r:.2f}" for r in figures), f"{relay:.0f}", f"{bare:.0f}")
+        seconds = apart(compare_cpu, backlog, repetitions)
+        least, median, most = ratios(seconds, "relay", "bare")
+        medians.append(median)
+        figures = [f"{ratio:.2f}" for ratio in (least, median, most)]
+        figures += [f"{min(seconds[side]) / backlog * 1e6:.0f}" for side in ("relay", "bare")]
+        table.add_row(f"{backlog:,}", str(repetitions), *figures)
     console.print(table)
     console.print(
         "The bare minimum sends the same calls with their parameters ready, through clients of the same settings, in\n"
@@ -415,14 +280,8 @@ def report_memory(console: Console, small: int, large: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the events")
-    small, large = (1_000, 10_000) if parser.parse_args().quick else (10_000, 100_000)
-    console = Console(width=120, highlight=False)
-    console.print(
-        f"Python {platform.python_version()}, botocore {botocore.__version__}, {platform.system()} "
-        f"{platform.machine()}, {os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}\n"
-    )
+    small, large = (1_000, 10_000) if asked_for_less(__doc__, "a tenth of the events") else (10_000, 100_000)
+    console = make_console()
     report_calls(console)
     report_cpu(console, {small: 7, large: 3})
     report_memory(console, small, large)
