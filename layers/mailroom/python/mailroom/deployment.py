@@ -24,6 +24,8 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-li
 DEAD, UNDELIVERED = "-dead", "-undelivered"
 """How the short names of dead-letter queues end: what a function gave up on; what a rule could not deliver."""
 
+MANY_QUEUES = "each consumer and each job has queues of its own, and CloudFormation names them"
+
 
 class NotDeployed(Exception):
     """There is no deployment of the stage where the credentials and the region lead."""
@@ -32,6 +34,14 @@ class NotDeployed(Exception):
 def service_stack(stage: str) -> str:
     """Answer the name of a stage's service stack."""
     return f"{SERVICE}-{stage}-service"
+
+
+def names_in(stage: str) -> str:
+    """Answer the pattern of the names that CloudFormation gives to the parts of a stage's service stack.
+
+    They begin with the stack's name, of which it keeps 24 characters when a name would get too long.
+    """
+    return f"{service_stack(stage)[:24]}*"
 
 
 def data_stack(stage: str) -> str:
@@ -119,6 +129,24 @@ class Deployment:
     def jobs(self) -> list[str]:
         """The names of the jobs: functions with a queue for failed runs, but none to read."""
         return sorted(name for name in self.functions if f"{name}{DEAD}" in self.queues and name not in self.queues)
+
+
+class Queues:
+    """A look at the stage's queues. It is a port: `uses=[Queues]`."""
+
+    @classmethod
+    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+        """Answer the right to ask a queue how full it is."""
+        return (Need(("sqs:GetQueueAttributes",), f"sqs:{names_in(runtime.settings.stage)}", why_many=MANY_QUEUES),)
+
+    @classmethod
+    def connect(cls, runtime: Runtime) -> Self:
+        """Make one; the queues' URLs come from the deployment."""
+        return cls()
+
+    def depths(self, urls: Iterable[str]) -> dict[str, int]:
+        """Answer how many messages each queue has: see `queue_depths`."""
+        return queue_depths(urls)
 
 
 def queue_depths(urls: Iterable[str]) -> dict[str, int]:

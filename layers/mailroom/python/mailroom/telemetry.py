@@ -15,6 +15,7 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
 from mailroom.failures import Failure
 
@@ -63,6 +64,9 @@ class Metric(StrEnum):
     JOB_COMPLETED = "job_completed"
     ROWS_CLEANED = "rows_cleaned"
     EMAILS_SKIPPED = "emails_skipped"
+    DLQ_EVENTS_TOTAL = "dlq_events_total"
+    OUTBOX_PENDING = "outbox_pending"
+    OUTBOX_OLDEST_PENDING_SECONDS = "outbox_oldest_pending_seconds"
 
 
 _write_json = json.JSONEncoder(default=str, separators=(",", ":"), ensure_ascii=False).encode
@@ -135,6 +139,19 @@ def count(metric: Metric, value: float = 1) -> None:
 def measure_seconds(metric: Metric, value: float) -> None:
     """Record a duration."""
     metrics.add_metric(name=metric.value, unit=MetricUnit.Seconds, value=value)
+
+
+def report(gauges: Mapping[Metric, float]) -> None:
+    """Write the state of the whole stage as one EMF line at once, without any dimension.
+
+    Counters have the dimension `service`, which Powertools adds to whatever it flushes; a state belongs to no
+    service, and an alarm on it has nothing to name but the metric.
+    """
+    whole = AmazonCloudWatchEMFProvider(namespace=NAMESPACE, service="")
+    for metric, value in gauges.items():
+        unit = MetricUnit.Seconds if metric.value.endswith("_seconds") else MetricUnit.Count
+        whole.add_metric(name=metric.value, unit=unit, value=value)
+    whole.flush_metrics()
 
 
 @contextmanager

@@ -43,6 +43,7 @@ class Timings:
     sweep_period: int = MINUTE
     sweep_timeout: int = 55
     sweep_tick: float = 5
+    export_timeout: int = 50
     wake_up_timeout: int = MINUTE
     wake_up_window: int = 1
     """How long new mail gathers before it wakes the relay."""

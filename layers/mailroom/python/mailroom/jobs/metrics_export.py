@@ -1,0 +1,48 @@
+"""The metrics of what waits and of what died: a state that no single invocation sees, read once a minute."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from mailroom import telemetry
+from mailroom.clock import moment
+from mailroom.dead_letters.outbox import OutboxLetters
+from mailroom.deployment import Deployment, Queues
+from mailroom.job import JobContext, job
+from mailroom.lease import LeaseRow
+from mailroom.outbox.table import OutboxRow
+from mailroom.schedule import Every
+from mailroom.status import COUNTED_TO, ShardStatus, shard_status
+from mailroom.telemetry import Metric
+from mailroom.timings import Timings
+
+
+@job(
+    schedule=Every(minutes=1),
+    reads=[OutboxRow, LeaseRow],
+    uses=[Deployment, Queues],
+    timeout=Timings().export_timeout,
+)
+def metrics_export(work: JobContext) -> None:
+    """Report all gauges, or none: what cannot be read fails the run, and the alarm takes silence for trouble."""
+    shards = shard_status(work.runtime)
+    telemetry.report(
+        {
+            Metric.DLQ_EVENTS_TOTAL: count_dead(work),
+            Metric.OUTBOX_PENDING: sum(shard.pending for shard in shards),
+            Metric.OUTBOX_OLDEST_PENDING_SECONDS: oldest_pending(shards, work.now()),
+        }
+    )
+
+
+def count_dead(work: JobContext) -> int:
+    """Count the dead events of the outbox, up to 10,000, and what lies in every dead-letter queue."""
+    queues = work.use(Deployment).dead_letter_queues
+    depths = work.use(Queues).depths(queues.values())
+    return OutboxLetters(work.runtime).count(up_to=COUNTED_TO) + sum(depths.values())
+
+
+def oldest_pending(shards: list[ShardStatus], now: datetime) -> float:
+    """Answer the age of the oldest pending event in seconds; 0 if none is pending."""
+    waiting = [moment(shard.oldest_pending_at) for shard in shards if shard.oldest_pending_at is not None]
+    return max(0.0, (now - min(waiting)).total_seconds()) if waiting else 0.0
