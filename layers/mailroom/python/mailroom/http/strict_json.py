@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from mailroom.outbox.event import first_unsendable
+from mailroom.outbox.event import MAX_DEPTH, MAX_INTEGER, first_unsendable
 
-MAX_DEPTH = 32
-MAX_INTEGER = 2**53 - 1
 SMALLEST, LARGEST = Decimal("1e-130"), Decimal("9.99e125")
 """Magnitudes of a DynamoDB number.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""

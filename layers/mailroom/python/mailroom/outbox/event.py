@@ -26,10 +26,10 @@ SHARDS = 8
 """How many partitions the pending events are spread over: constant for a table's life."""
 
 SPEC_VERSION = "1.0"
-_MAX_DEPTH = 32
+MAX_DEPTH = 32
 """DynamoDB nests no deeper, and neither does any consumer that stores what it received.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
-_MAX_INTEGER = 2**53 - 1
+MAX_INTEGER = 2**53 - 1
 """Beyond it JSON readers disagree (RFC 8259, section 6)."""
 
 _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -215,8 +215,8 @@ class EventIds:
 
 
 def _check_value(value: object, path: str, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise EventRefused(f"{path} nests deeper than {_MAX_DEPTH} levels")
+    if depth > MAX_DEPTH:
+        raise EventRefused(f"{path} nests deeper than {MAX_DEPTH} levels")
     match value:
         case dict():
             for key, inner in value.items():
@@ -227,7 +227,7 @@ def _check_value(value: object, path: str, depth: int) -> None:
                 _check_value(inner, f"{path}[{position}]", depth + 1)
         case bool():
             pass
-        case int() if abs(value) > _MAX_INTEGER:
+        case int() if abs(value) > MAX_INTEGER:
             raise EventRefused(f"{path} is beyond ±(2^53 - 1), where JSON readers disagree")
         case float() if not math.isfinite(value):
             raise EventRefused(f"{path} is {value}, which JSON cannot write")
