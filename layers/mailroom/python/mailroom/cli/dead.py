@@ -1,0 +1,141 @@
+"""`mailroom dead …`: the options of each command."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from mailroom.cli import dead_edit, dead_list, dead_redrive, tracing
+from mailroom.cli.durations import BadDuration, parse_duration
+from mailroom.cli.listing import Filter
+from mailroom.cli.operator import JsonOption, StageOption, operating
+from mailroom.cli.planning import plan_of
+
+app = typer.Typer(no_args_is_help=True, help="See what died, mend it, send it again or give it up.")
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except BadDuration as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _reason(text: str) -> str:
+    if not text.strip():
+        raise typer.BadParameter("say why: it stays in the letter's history")
+    return text
+
+
+SourceOption = Annotated[str | None, typer.Option("--source", help="`outbox`, or a consumer's name.")]
+TypeOption = Annotated[str | None, typer.Option("--type", help="An event type, e.g. repo.created.")]
+FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Those that failed alike.")]
+AgeOption = Annotated[
+    timedelta | None,
+    typer.Option("--older-than", parser=_duration, metavar="AGE", help="Dead for longer: 90s, 15m, 2h, 3d."),
+]
+WhyOption = Annotated[str, typer.Option("--why", parser=_reason, metavar="TEXT", help="Kept in the letter's history.")]
+
+
+@app.command("list")
+def list_command(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    stage: StageOption,
+    source: SourceOption = None,
+    type_: TypeOption = None,
+    fingerprint: FingerprintOption = None,
+    older_than: AgeOption = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Letters on a page.")] = 100,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last page ended.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Every page.")] = False,
+    groups: Annotated[bool, typer.Option("--groups", help="Only the groups, without ids.")] = False,
+    retrying: Annotated[bool, typer.Option("--retrying", help="Also what consumers still try.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List dead letters, those that failed alike together, and each dead-letter queue's depth."""
+    with operating(stage, as_json=as_json) as operator:
+        dead_list.list_dead(
+            operator,
+            Filter.of(operator.now, type_=type_, fingerprint=fingerprint, age=older_than),
+            source=source,
+            cursor=cursor,
+            limit=None if all_ else limit,
+            retrying=retrying,
+            only_groups=groups,
+        )
+
+
+@app.command("show")
+def show_command(
+    event_id: Annotated[str, typer.Argument(metavar="ID")],
+    stage: StageOption,
+    payload: Annotated[bool, typer.Option("--payload", help="Show the payload too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show all that is known of one event: failure, attempts, who did what to it and why."""
+    with operating(stage, as_json=as_json) as operator:
+        tracing.show(operator, event_id, payload=payload)
+
+
+@app.command("redrive")
+def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the command
+    stage: StageOption,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="IDS")] = None,
+    why: Annotated[
+        str | None,
+        typer.Option("--why", parser=_reason, metavar="TEXT", help="Kept in the history; not needed by --dry-run."),
+    ] = None,
+    source: SourceOption = None,
+    type_: TypeOption = None,
+    fingerprint: FingerprintOption = None,
+    older_than: AgeOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="Everything that is dead.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and do nothing.")] = False,
+    canary: Annotated[bool, typer.Option("--canary", help="1, 10, 100, the rest; stop at the old failure.")] = False,
+    rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Letters a second at most.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Also what succeeded before, or may have.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Send dead letters again: these and no others, whatever dies meanwhile."""
+    if why is None and not dry_run:
+        raise typer.BadParameter("say why: it stays in the letters' history", param_hint="--why")
+    with operating(stage, as_json=as_json) as operator:
+        asks = not dry_run and dead_redrive.must_be_agreed(yes=yes)
+        wanted = Filter.of(operator.now, type_=type_, fingerprint=fingerprint, age=older_than)
+        plan = plan_of(operator.desk, ids or [], wanted, source=source, all_=all_)
+        if not plan.letters:
+            dead_redrive.say_nothing_is_meant(operator, dry_run=dry_run)
+        elif dry_run:
+            dead_redrive.show_plan(operator, plan, force=force)
+        else:
+            if asks:
+                dead_redrive.agree(plan, canary=canary, force=force)
+            dead_redrive.redrive(operator, plan, why or "", force=force, rate=rate, canary=canary)
+
+
+@app.command("edit")
+def edit_command(
+    event_id: Annotated[str, typer.Argument(metavar="ID")],
+    payload: Annotated[str, typer.Option("--payload", metavar="FILE", help="A JSON object; - is stdin.")],
+    why: WhyOption,
+    stage: StageOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a mended copy in a dead event's place: a new event that names its parent (outbox only)."""
+    with operating(stage, as_json=as_json) as operator:
+        dead_edit.edit(operator, event_id, dead_edit.read_payload(payload), why)
+
+
+@app.command("discard")
+def discard_command(
+    ids: Annotated[list[str], typer.Argument(metavar="IDS")],
+    why: WhyOption,
+    stage: StageOption,
+    source: SourceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Give letters up: kept for a while with the reason, never sent."""
+    with operating(stage, as_json=as_json) as operator:
+        dead_edit.discard(operator, ids, why, source=source)

@@ -1,0 +1,66 @@
+"""`mailroom dead edit` and `mailroom dead discard`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from mailroom.cli.errors import UsageError
+from mailroom.cli.layout import paragraph
+from mailroom.cli.operator import Operator
+from mailroom.cli.outcomes import Outcomes, collect, conclude
+from mailroom.cli.planning import by_source
+from mailroom.dead_letters.desk import deed
+from mailroom.dead_letters.letter import OUTBOX
+from mailroom.dead_letters.outbox import OutboxLetters
+from mailroom.http.strict_json import JsonRefused, parse
+
+
+def edit(operator: Operator, event_id: str, payload: str, why: str) -> None:
+    """Put a mended copy in a dead event's place."""
+    others = [letter.source for letter in operator.desk.find(event_id) if letter.source != OUTBOX]
+    letters = operator.desk.of(OUTBOX)
+    if not isinstance(letters, OutboxLetters) or (others and letters.get(event_id) is None):
+        raise UsageError(
+            f"{event_id} died at {', '.join(others)}, and only an event that could not be published can be edited: "
+            "redrive or discard it there"
+        )
+    result = letters.edit(event_id, payload, deed(operator.runtime, why))
+    new_id = result.detail if result.ok else None
+    shown = f"{event_id} is discarded; {new_id} takes its place." if new_id else f"{result.fate.value}: {result.detail}"
+    operator.answer({**Outcomes(1, [result]).to_dict(), "new_id": new_id}, paragraph(shown))
+    if not result.ok:
+        operator.fail()
+
+
+def discard(operator: Operator, ids: Sequence[str], why: str, *, source: str | None) -> None:
+    """Give letters up, each with an outcome."""
+    meant = by_source(operator.desk, ids, source)
+    noted = deed(operator.runtime, why)
+    results = (result for name, some in meant.items() for result in operator.desk.of(name).discard(some, noted))
+    conclude(operator, collect(operator, results, planned=sum(map(len, meant.values()))))
+
+
+def read_payload(place: str) -> str:
+    """Read a payload, strictly, from a file or with `-` from stdin.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be read or is no JSON object.
+    """
+    try:
+        text = sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8")
+        payload = parse(text)
+    except OSError as error:
+        raise UsageError(f"the payload cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the payload in {place} is not UTF-8: {error}") from error
+    except JsonRefused as error:
+        where = f"at {error.field}: " if error.field else ""
+        raise UsageError(f"the payload is refused: {where}{error.detail}") from error
+    if not isinstance(payload, dict):
+        raise UsageError("the payload is refused: it must be a JSON object")
+    return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))

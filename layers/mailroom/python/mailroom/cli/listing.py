@@ -1,0 +1,143 @@
+"""Which dead letters are meant, and lists of them that read no further than they are asked to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from mailroom.clock import timestamp
+from mailroom.dead_letters.cursor import BadCursor
+from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.letter import DeadLetter
+
+_PAGE = 100
+_LOOKED_AT = 1_000
+"""Letters that one answer looks through at most in search of those that a filter keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which letters are meant; what is None does not matter."""
+
+    type: str | None = None
+    fingerprint: str | None = None
+    died_until: str | None = None
+
+    @classmethod
+    def of(
+        cls, now: datetime, *, type_: str | None = None, fingerprint: str | None = None, age: timedelta | None = None
+    ) -> Filter:
+        """Make one that knows what "older than" means now."""
+        try:
+            until = None if age is None else timestamp(now - age)
+        except OverflowError:
+            until = ""
+        return cls(type=type_, fingerprint=fingerprint, died_until=until)
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether it keeps everything."""
+        return self == Filter()
+
+    def keeps(self, letter: DeadLetter) -> bool:
+        """Answer whether a letter is meant."""
+        return (
+            self.type in (None, letter.type)
+            and self.fingerprint in (None, letter.failure.fingerprint)
+            and (self.died_until is None or letter.died_at <= self.died_until)
+        )
+
+
+@dataclass(slots=True)
+class Listing:
+    """Some letters.
+
+    Parameters
+    ----------
+    cursor
+        Where the next page starts; None is the end.
+    whole
+        The sources that were read from their beginning to their end.
+    retrying
+        How many of those read a consumer still tries: they are no dead letters, and not among the letters
+        unless asked for.
+    """
+
+    letters: list[DeadLetter] = field(default_factory=list)
+    cursor: str | None = None
+    whole: set[str] = field(default_factory=set)
+    retrying: int = 0
+    looked_at: int = 0
+
+
+class Lister:
+    """Reads one page of a desk's letters, source by source.
+
+    Parameters
+    ----------
+    limit
+        How many letters one page has; None is all.
+    retrying
+        Also list what consumers still try.
+    """
+
+    def __init__(self, desk: Desk, wanted: Filter, *, limit: int | None, retrying: bool = False) -> None:
+        self._desk = desk
+        self._wanted = wanted
+        self._limit = limit
+        self._retrying = retrying
+
+    def page(self, *, source: str | None = None, cursor: str | None = None) -> Listing:
+        """Read a page.
+
+        Raises
+        ------
+        UnknownSource, BadCursor
+            If there is no such source, or no page ended with the cursor.
+        """
+        names = [self._desk.of(source).name] if source else self._desk.sources
+        first, inner = _split(cursor, names)
+        listing = Listing()
+        ahead = names[names.index(first) :]
+        for name in ahead:
+            stopped_at = self._read(listing, name, inner)
+            if stopped_at is None and inner is None:
+                listing.whole.add(name)
+            following = ahead[ahead.index(name) + 1 :]
+            if stopped_at is not None or (following and self._is_full(listing)):
+                listing.cursor = f"{name}:{stopped_at}" if stopped_at else f"{following[0]}:"
+                return listing
+            inner = None
+        return listing
+
+    def _read(self, listing: Listing, name: str, cursor: str | None) -> str | None:
+        """Add a source's letters until there are enough; answer where it stopped, None at the source's end."""
+        letters = self._desk.of(name)
+        while True:
+            room = _PAGE if self._limit is None else min(_PAGE, self._limit - len(listing.letters))
+            page, cursor = letters.page(cursor, limit=room)
+            self._add(listing, page)
+            if cursor is None or self._is_full(listing):
+                return cursor
+
+    def _add(self, listing: Listing, page: list[DeadLetter]) -> None:
+        listing.looked_at += len(page)
+        for letter in filter(self._wanted.keeps, page):
+            is_dead = letter.state == "dead"
+            listing.retrying += not is_dead
+            if is_dead or self._retrying:
+                listing.letters.append(letter)
+
+    def _is_full(self, listing: Listing) -> bool:
+        if self._limit is None:
+            return False
+        return len(listing.letters) >= self._limit or listing.looked_at >= _LOOKED_AT
+
+
+def _split(cursor: str | None, names: list[str]) -> tuple[str, str | None]:
+    if cursor is None:
+        return names[0], None
+    name, colon, inner = cursor.partition(":")
+    if not colon or name not in names:
+        raise BadCursor("the cursor belongs to another list; start again without one")
+    return name, inner or None

@@ -1,0 +1,77 @@
+"""The command `mailroom`: what operators do to a stage, with their own AWS credentials."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mailroom.cli import dead, statuses, tracing
+from mailroom.cli.layout import paragraph
+from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
+from mailroom.controls import switch
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Run a Mailroom stage. Exit codes: 0 all done, 1 not all of it, 2 called wrongly or not deployed.",
+)
+app.add_typer(dead.app, name="dead")
+
+
+@app.command("trace")
+def trace_command(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="An event id, or a subject such as repos/42.")],
+    stage: StageOption,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Events to follow back.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow an event, or a subject's events, from the outbox to every consumer."""
+    with operating(stage, as_json=as_json) as operator:
+        tracing.trace(operator, key, limit=limit)
+
+
+@app.command("status")
+def status_command(stage: StageOption, as_json: JsonOption = False) -> None:
+    """Show shards, consumers and jobs on one screen."""
+    with operating(stage, as_json=as_json) as operator:
+        statuses.show_status(operator)
+
+
+@app.command("jobs")
+def jobs_command(stage: StageOption, as_json: JsonOption = False) -> None:
+    """Show each job's schedule and how its last run ended."""
+    with operating(stage, as_json=as_json) as operator:
+        statuses.show_jobs(operator)
+
+
+PartArgument = Annotated[str, typer.Argument(metavar="NAME", help="A consumer, a job, or `relay`.")]
+
+
+@app.command("pause")
+def pause_command(name: PartArgument, stage: StageOption, as_json: JsonOption = False) -> None:
+    """Stop starting a consumer, a job or the relay; what is at work ends by itself, and nothing is lost."""
+    with operating(stage, as_json=as_json) as operator:
+        _switch(operator, name, enabled=False)
+
+
+@app.command("resume")
+def resume_command(name: PartArgument, stage: StageOption, as_json: JsonOption = False) -> None:
+    """Start a consumer, a job or the relay again."""
+    with operating(stage, as_json=as_json) as operator:
+        _switch(operator, name, enabled=True)
+
+
+def _switch(operator: Operator, name: str, *, enabled: bool) -> None:
+    done = switch(operator.deployment, name, enabled=enabled)
+    what = {"consumer": "consumer", "job": "job", "relay": "function"}[done.kind]
+    state = "runs again" if enabled else "is paused"
+    if not done.changed:
+        state = "was not paused" if enabled else "was paused already"
+    operator.answer(done.to_dict(), paragraph(f"The {what} {name} {state}."))
+
+
+def main() -> None:
+    """Run the command."""
+    app(prog_name="mailroom")

@@ -1,0 +1,66 @@
+"""What a redrive or a discard is about: letters named by id, or all that a filter keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mailroom.cli.errors import UsageError
+from mailroom.cli.listing import Filter
+from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.letter import OUTBOX
+from mailroom.dead_letters.redrive import Plan
+
+
+def plan_of(desk: Desk, ids: Sequence[str], wanted: Filter, *, source: str | None, all_: bool) -> Plan:
+    """Freeze what is meant.
+
+    Raises
+    ------
+    UsageError
+        If it is not clear what is meant.
+    UnknownSource
+        If there is no such source.
+    """
+    filtered = source is not None or not wanted.keeps_all or all_
+    if ids and (all_ or not wanted.keeps_all):
+        raise UsageError("name ids, or filter by type, fingerprint and age, or take --all: not both")
+    if not ids and not filtered:
+        raise UsageError("say which letters: ids, --source, --type, --fingerprint, --older-than, or --all")
+    if source is not None:
+        desk.of(source)
+    if ids:
+        return _together([Plan.naming(desk, name, some) for name, some in by_source(desk, ids, source).items()])
+    return Plan.matching(desk, source=source, keep=wanted.keeps)
+
+
+def by_source(desk: Desk, ids: Sequence[str], source: str | None) -> dict[str, list[str]]:
+    """Answer which source each id is meant of: the one given, or the only one at which it died.
+
+    An id that died nowhere is the outbox's, which knows where it is instead.
+
+    Raises
+    ------
+    UsageError
+        If an id died at several and none is given.
+    UnknownSource
+        If there is no such source.
+    """
+    if source is not None:
+        return {desk.of(source).name: list(dict.fromkeys(ids))}
+    found: dict[str, list[str]] = {}
+    for event_id in dict.fromkeys(ids):
+        places = [letter.source for letter in desk.find(event_id)]
+        if len(places) > 1:
+            raise UsageError(f"{event_id} died at several: say which by --source {' or --source '.join(places)}")
+        found.setdefault(places[0] if places else OUTBOX, []).append(event_id)
+    return found
+
+
+def _together(plans: Sequence[Plan]) -> Plan:
+    """Make one plan of several; no id is in two of them."""
+    return Plan(
+        letters=tuple(letter for plan in plans for letter in plan.letters),
+        succeeded=frozenset().union(*(plan.succeeded for plan in plans)),
+        forgotten=frozenset().union(*(plan.forgotten for plan in plans)),
+        expiring=frozenset().union(*(plan.expiring for plan in plans)),
+    )
