@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
-from mailroom.http.body import MAX_BODY, MAX_REPORTED, read_body
+from mailroom.http.body import MAX_BODY, read_body
 from mailroom.http.command import Command
 from mailroom.http.kinds import INVALID_BODY, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
-from mailroom.http.problem import Problem
+from mailroom.http.problem import MAX_REPORTED, Problem
 
 JSON = {"content-type": "application/json"}
 GOOD = '{"name": "ä", "count": 1}'

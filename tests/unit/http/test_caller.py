@@ -66,3 +66,9 @@ def test_a_request_is_refused__without_an_identity(anonymous: APIGatewayProxyEve
 
 def test_everybody_is_one_caller__on_a_stage_without_authentication() -> None:
     assert caller_of(event(None), "none") is ANYBODY
+
+
+def test_people_read_who_it_was__session_included() -> None:
+    arn = f"arn:aws:sts::{ACCOUNT}:assumed-role/on-call/somebody"
+    assert caller_of(iam(accountId=ACCOUNT, userId="AROAEXAMPLE:somebody", userArn=arn), "iam").name == arn
+    assert caller_of(iam(accountId=ACCOUNT, userId="AIDAEXAMPLE"), "iam").name == "AIDAEXAMPLE"

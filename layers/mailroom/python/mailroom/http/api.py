@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from mailroom.http.call import Call
 from mailroom.http.command import Command
 from mailroom.http.edge import Edge
 from mailroom.http.problem import ProblemKind
+from mailroom.http.query import Query
 from mailroom.http.reply import Reply
 from mailroom.http.route import Method, Route
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
+from mailroom.settings import Auth
 
 C = TypeVar("C", bound=Command)
+Q = TypeVar("Q", bound=Query)
 P = ParamSpec("P")
 Commanded = Callable[Concatenate[C, Call, P], Reply]
 Asked = Callable[Concatenate[Call, P], Reply]
+Queried = Callable[Concatenate[Q, Call, P], Reply]
 LambdaHandler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 
@@ -31,6 +35,9 @@ class Api:
         What its routes touch, all together: they run in one function under one role.
     problems
         What the domain's errors mean to callers; the detail is the error's own text.
+    for_operators
+        Callers sign their requests whatever the stage asks of the public, unless it knows no callers at all; and a
+        query parameter that a route does not know is refused, since what it was to prevent would happen.
 
     Examples
     --------
@@ -50,16 +57,35 @@ class Api:
     ```
     """
 
-    def __init__(self, *, access: Access, problems: Mapping[type[Exception], ProblemKind] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        access: Access,
+        problems: Mapping[type[Exception], ProblemKind] | None = None,
+        for_operators: bool = False,
+    ) -> None:
         self.access = access
         self.problems = dict(problems or {})
+        self.for_operators = for_operators
         self.routes: list[Route] = []
 
-    def get(self, path: str) -> Callable[[Asked[P]], Asked[P]]:
-        """Declare a route that only reads: nothing is committed."""
+    @overload
+    def get(self, path: str) -> Callable[[Asked[P]], Asked[P]]: ...
 
-        def declare(function: Asked[P]) -> Asked[P]:
-            self._add("GET", path, function)
+    @overload
+    def get(self, path: str, *, query: type[Q]) -> Callable[[Queried[Q, P]], Queried[Q, P]]: ...
+
+    def get(self, path: str, *, query: type[Query] | None = None) -> Callable[[Any], Any]:
+        """Declare a route that only reads: nothing is committed.
+
+        Parameters
+        ----------
+        query
+            What the query parameters are: the function takes them before the call.
+        """
+
+        def declare(function: Callable[..., Reply]) -> Callable[..., Reply]:
+            self.routes.append(Route("GET", path, function, query=query))
             return function
 
         return declare
@@ -83,7 +109,15 @@ class Api:
 
         @cache
         def edge() -> Edge:
-            return Edge(make_runtime(), access=self.access, routes=self.routes, problems=self.problems)
+            runtime = make_runtime()
+            return Edge(
+                runtime,
+                access=self.access,
+                routes=self.routes,
+                problems=self.problems,
+                strict=self.for_operators,
+                auth=self._auth(runtime.settings.auth),
+            )
 
         def handle(event: dict[str, Any], context: Any) -> dict[str, Any]:
             return edge().serve(event, context)
@@ -92,12 +126,10 @@ class Api:
 
     def _declare(self, method: Method, path: str, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
         def declare(function: Commanded[C, P]) -> Commanded[C, P]:
-            self._add(method, path, function, body)
+            self.routes.append(Route(method, path, function, body))
             return function
 
         return declare
 
-    def _add(
-        self, method: Method, path: str, function: Callable[..., Reply], body: type[Command] | None = None
-    ) -> None:
-        self.routes.append(Route(method, path, function, body))
+    def _auth(self, auth: Auth) -> Auth:
+        return "iam" if self.for_operators and auth != "none" else auth

@@ -19,15 +19,13 @@ from pydantic import ValidationError
 from mailroom.http import strict_json
 from mailroom.http.command import Command
 from mailroom.http.kinds import INVALID_BODY, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE
-from mailroom.http.problem import FieldError, Problem
+from mailroom.http.problem import FieldError, Problem, invalid
 from mailroom.http.strict_json import JsonRefused
 
 C = TypeVar("C", bound=Command)
 
 MAX_BODY = 64 * 1024
 """Bytes of a body: far more than any command of ours, far less than a transaction takes."""
-MAX_REPORTED = 20
-"""Wrong fields that one answer names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +99,7 @@ def _validated(model: type[C], text: str) -> C:
         # The text, not the parsed value: pydantic's strict JSON mode takes dates and UUIDs from strings.
         return model.model_validate_json(text)
     except ValidationError as error:
-        raise Problem(INVALID_BODY, _summary(error), errors=_field_errors(error)) from error
-
-
-def _summary(error: ValidationError) -> str:
-    first = _field_errors(error)[0]
-    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{first.field}: {first.detail}{others}"
-
-
-def _field_errors(error: ValidationError) -> list[FieldError]:
-    found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_REPORTED]
-    return [FieldError(_path(problem["loc"]), problem["msg"]) for problem in found]
-
-
-def _path(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part)[:40] for part in location) or "body"
+        raise invalid(INVALID_BODY, error, whole="body") from error
 
 
 def _refused(detail: str, field: str = "") -> Problem:

@@ -16,7 +16,14 @@ class Call:
     ----------
     work
         Takes the rows and events of the request; the edge commits it once the route has replied.
+    deadline
+        The `clock.monotonic()` from which nothing new is begun.
     """
 
     work: UnitOfWork
     caller: Caller
+    deadline: float
+
+    def out_of_time(self) -> bool:
+        """Answer whether the route should come to its reply."""
+        return self.work.runtime.clock.monotonic() >= self.deadline

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
 
@@ -19,12 +19,15 @@ class Caller:
     ----------
     scope
         Tells this caller from every other, and stays the same from one session to the next.
+    name
+        Who it is for people who read what was done: the ARN, session included.
     """
 
     scope: tuple[str, ...]
+    name: str = field(default="", compare=False)
 
 
-ANYBODY = Caller(("none",))
+ANYBODY = Caller(("none",), "anybody")
 """The one caller of a stage without authentication."""
 
 
@@ -52,7 +55,7 @@ def _iam_caller(event: APIGatewayProxyEventV2) -> Caller:
             "sign the request with AWS credentials (Signature Version 4)",
             headers={"WWW-Authenticate": "AWS4-HMAC-SHA256"},
         )
-    return Caller(("iam", iam.account_id, _without_session(principal)))
+    return Caller(("iam", iam.account_id, _without_session(principal)), iam.user_arn or principal)
 
 
 def _without_session(principal: str) -> str:

@@ -19,11 +19,13 @@ from mailroom.http.command import Command
 from mailroom.http.idempotency_key import HEADER, fingerprint, read_key, scoped
 from mailroom.http.problem import Problem, ProblemKind
 from mailroom.http.problem_table import ProblemTable
+from mailroom.http.query import Query, read_query
 from mailroom.http.reply import Answer
 from mailroom.http.route import Route
 from mailroom.idempotency import Idempotency
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
+from mailroom.settings import Auth
 from mailroom.telemetry import LogEvent, Metric
 from mailroom.unit_of_work import UnitOfWork
 
@@ -49,7 +51,15 @@ class _Request:
 
 
 class Edge:
-    """Serves the routes of one API in one process; requests may come side by side."""
+    """Serves the routes of one API in one process; requests may come side by side.
+
+    Parameters
+    ----------
+    strict
+        Refuse query parameters also where a route declares none.
+    auth
+        How callers are known.
+    """
 
     def __init__(
         self,
@@ -58,9 +68,13 @@ class Edge:
         access: Access,
         routes: Sequence[Route],
         problems: Mapping[type[Exception], ProblemKind],
+        strict: bool = False,
+        auth: Auth | None = None,
     ) -> None:
         self._runtime = runtime
+        self._auth = auth or runtime.settings.auth
         self._access = access
+        self._strict = strict
         self._routes = routes
         self._problems = ProblemTable(problems)
         life = runtime.timings.idempotency_key_life
@@ -92,14 +106,22 @@ class Edge:
 
     def _run(self, request: _Request) -> Answer:
         route, event = request.route, request.event
-        caller = caller_of(event, self._runtime.settings.auth)
+        caller = caller_of(event, self._auth)
         route.check(request.arguments)
+        query = self._query_of(request)
         body = read_body(event, route.body) if route.body else None
         if route.keyed:
-            return self._once(request, caller, body)
-        return self._act(request, caller, body)
+            return self._once(request, caller, body, query)
+        return self._act(request, caller, body, query)
 
-    def _once(self, request: _Request, caller: Caller, body: Body[Command] | None) -> Answer:
+    def _query_of(self, request: _Request) -> Query | None:
+        if request.route.query is not None:
+            return read_query(request.event, request.route.query)
+        if self._strict:
+            read_query(request.event, Query)
+        return None
+
+    def _once(self, request: _Request, caller: Caller, body: Body[Command] | None, query: Query | None) -> Answer:
         event = request.event
         key = read_key(event.headers.get(HEADER))
         outcome = self._records[request.route].run(
@@ -110,16 +132,17 @@ class Edge:
                 if_match=event.headers.get("if-match"),
             ),
             remaining_ms=request.context.get_remaining_time_in_millis(),
-            act=lambda: self._act(request, caller, body).stored(),
+            act=lambda: self._act(request, caller, body, query).stored(),
         )
         answer = Answer.of_stored(outcome.value)
         return _replayed(answer) if outcome.replayed else answer
 
-    def _act(self, request: _Request, caller: Caller, body: Body[Command] | None) -> Answer:
+    def _act(self, request: _Request, caller: Caller, body: Body[Command] | None, query: Query | None) -> Answer:
         route = request.route
         work = UnitOfWork(self._runtime, self._access if route.commits else _reading(self._access))
-        command = (body.command,) if body else ()
-        answer = route.function(*command, Call(work, caller), **request.arguments).answer()
+        call = Call(work, caller, self._runtime.deadline(request.context))
+        inputs = [each for each in (body and body.command, query) if each is not None]
+        answer = route.function(*inputs, call, **request.arguments).answer()
         if route.commits:
             work.commit(answer.stored())
         return answer

@@ -7,6 +7,7 @@ from typing import Final
 from mailroom.http.problem import ProblemKind
 
 INVALID_BODY: Final = ProblemKind(400, "invalid-body", "The body is not what this route takes")
+INVALID_QUERY: Final = ProblemKind(400, "invalid-query", "A query parameter is not what this route takes")
 INVALID_KEY: Final = ProblemKind(400, "invalid-idempotency-key", "The Idempotency-Key is missing or malformed")
 EVENT_REFUSED: Final = ProblemKind(400, "event-refused", "The request leads to an event that cannot be delivered")
 UNAUTHENTICATED: Final = ProblemKind(401, "unauthenticated", "The request carries no identity")

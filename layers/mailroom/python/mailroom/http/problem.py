@@ -13,10 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pydantic import ValidationError
+
 from mailroom import telemetry
 from mailroom.http.reply import Answer
 
 CONTENT_TYPE = "application/problem+json"
+MAX_REPORTED = 20
+"""Wrong fields that one answer names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,21 @@ class Problem(Exception):
         if traceparent := telemetry.traceparent():
             document["trace_id"] = traceparent.split("-")[1]
         return document
+
+
+def invalid(kind: ProblemKind, error: ValidationError, *, whole: str) -> Problem:
+    """Answer the problem that names the wrong fields of an input.
+
+    Parameters
+    ----------
+    whole
+        What to name where no single field is wrong.
+    """
+    found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_REPORTED]
+    errors = [FieldError(_path(each["loc"]) or whole, each["msg"]) for each in found]
+    others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    return Problem(kind, f"{errors[0].field}: {errors[0].detail}{others}", errors=errors)
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    return ".".join(str(part)[:40] for part in location)

@@ -13,6 +13,7 @@ from mailroom.declarations import DeclarationError
 from mailroom.http.command import Command
 from mailroom.http.kinds import NOT_FOUND
 from mailroom.http.problem import FieldError, Problem
+from mailroom.http.query import Query
 from mailroom.http.reply import Reply
 
 Method = Literal["GET", "POST", "PUT"]
@@ -33,23 +34,29 @@ class Route:
         With placeholders in braces, as API Gateway writes it: `/api/v1/repos/{repo_id}`.
     body
         The command that the body is; None if the route takes none.
+    query
+        What the query parameters are; None if the route does not look at them.
 
     Raises
     ------
     DeclarationError
-        If the function does not take exactly the command (if there is one), the call, and the placeholders.
+        If the function does not take exactly the command and the query (if there are any), the call, and the
+        placeholders.
     """
 
     method: Method
     path: str
     function: Callable[..., Reply] = field(repr=False)
     body: type[Command] | None = None
+    query: type[Query] | None = None
 
     def __post_init__(self) -> None:
         wanted = [*self.placeholders]
         found = list(inspect.signature(self.function).parameters)[self._leading :]
         if sorted(found) != sorted(wanted):
-            raise DeclarationError(f"{self.name}: after command and call the function must take {wanted}, not {found}")
+            raise DeclarationError(
+                f"{self.name}: after command, query and call the function must take {wanted}, not {found}"
+            )
 
     @property
     def name(self) -> str:
@@ -100,4 +107,4 @@ class Route:
 
     @property
     def _leading(self) -> int:
-        return 1 if self.body is None else 2
+        return 1 + sum(each is not None for each in (self.body, self.query))

@@ -40,9 +40,9 @@ class ApiClient:
         self._handler = api.handler(lambda: runtime)
         self.identity = identity
 
-    def get(self, path: str) -> ApiAnswer:
+    def get(self, path: str, *, query: Mapping[str, str] | None = None) -> ApiAnswer:
         """Send a GET."""
-        return self.send("GET", path)
+        return self.send("GET", path, query=query)
 
     def put(self, path: str, body: Any) -> ApiAnswer:
         """Send a PUT with a JSON body."""
