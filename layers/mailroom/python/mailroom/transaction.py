@@ -136,9 +136,10 @@ def _check(operations: Sequence[Operation]) -> None:
         )
     seen: set[tuple[str, ...]] = set()
     for operation in operations:
-        if operation.key in seen:
-            raise SameItemTwice(f"one unit of work writes {operation.key} twice; write each row once")
-        seen.add(operation.key)
+        key = operation.key
+        if key in seen:
+            raise SameItemTwice(f"one unit of work writes {key} twice; write each row once")
+        seen.add(key)
 
 
 def _attempt(operations: Sequence[Operation], token: str) -> None:

@@ -131,7 +131,7 @@ def remembered(
     if became is not None:
         entry[BECAME] = became
     if failure is not None:
-        entry["failure"] = json.loads(failure.to_json())
+        entry["failure"] = asdict(failure)
     return json.dumps([*deeds, entry][-MAX_HISTORY:], ensure_ascii=False, separators=(",", ":"))
 
 

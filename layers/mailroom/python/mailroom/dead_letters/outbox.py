@@ -206,4 +206,4 @@ def _history(row: OutboxRow, action: Action, deed: Deed, *, became: str | None =
 
 
 def _copy(row: OutboxRow) -> OutboxRow:
-    return OutboxRow.from_raw_data(row.serialize())
+    return OutboxRow(**row.attribute_values)
