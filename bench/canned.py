@@ -61,6 +61,7 @@ class CannedAws:
 
     def connect(self, *services: str) -> dict[str, Any]:
         """Make this process's clients anew, let every call of them be answered here, and answer them by service."""
+        os.environ.update(AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench", AWS_DEFAULT_REGION="us-east-1")  # noqa: S106 - signs for no one
         clients.forget()
         made = {service: getattr(clients, service)() for service in services}
         for client in made.values():
@@ -103,8 +104,7 @@ def headed(body: bytes, status: int = 200) -> Response:
 
 
 def make_runtime() -> Runtime:
-    """Make the runtime of this process, with made-up credentials and the tables' names bound."""
-    os.environ.update(AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench", AWS_DEFAULT_REGION="us-east-1")  # noqa: S106 - signs for no one
+    """Make a runtime, with the tables' names bound."""
     bind(SETTINGS)
     return Runtime(SETTINGS)
 
