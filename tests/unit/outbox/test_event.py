@@ -115,6 +115,13 @@ def test_an_id_is_later_than_another_machines__whose_clock_is_ahead(ids: EventId
     assert ids.next("things/1", ahead)[0] > ahead
 
 
+def test_two_ids_that_follow_the_same_one_differ__when_its_clock_was_ahead(ids: EventIds) -> None:
+    """The successor of an event and its mended copy both follow it: with one id, the copy would replace the other."""
+    ahead = EventIds(ManualClock(datetime(2031, 1, 1, tzinfo=UTC)), Dice(2)).next("things/1", None)[0]
+
+    assert ids.next("things/1", ahead)[0] != ids.next("things/1", ahead)[0]
+
+
 def test_an_id_is_later_than_the_one_before__when_its_random_part_is_used_up(clock: ManualClock) -> None:
     ids = EventIds(clock, AllOnes())
     last, _ = ids.next("things/1", None)

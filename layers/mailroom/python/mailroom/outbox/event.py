@@ -190,6 +190,10 @@ def shard_of_id(event_id: str) -> int:
     return int(shard)
 
 
+_STEP_BYTES = 8
+"""Enough that no two steps are the same, few enough that they don't carry into the clock's part of the id."""
+
+
 class EventIds:
     """Makes event ids: later than the subject's previous one, whatever the clocks say."""
 
@@ -209,7 +213,9 @@ class EventIds:
         now = self._clock.now()
         ulid = int.from_bytes(epoch_milliseconds(now).to_bytes(6, "big") + self._random.randbytes(10), "big")
         if after is not None:
-            ulid = max(ulid, int(ULID.from_str(after.rpartition("-")[0])) + 1)
+            # By chance, since two may follow one event: its successor, and its mended copy should it die.
+            step = 1 + int.from_bytes(self._random.randbytes(_STEP_BYTES), "big")
+            ulid = max(ulid, int(ULID.from_str(after.rpartition("-")[0])) + step)
         shard = self._random.randrange(SHARDS) if subject is None else shard_of_subject(subject)
         return f"{ULID.from_int(ulid)}-{shard:02d}", now
 
