@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from threading import Thread
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from app.api import api
 from app.owners import Owner
-from mailroom.clients import Call, observed
+from mailroom.clients import observed
 from mailroom.http.api import Api
 from mailroom.http.call import Call
 from mailroom.http.command import Command
@@ -22,24 +21,11 @@ from mailroom.runtime import Runtime
 from mailroom.telemetry import metrics
 from mailroom.testing import ManualClock
 from tests.integration.api.conftest import ORDER, REPOS, Rows
+from tests.integration.api.meanwhile import Meanwhile
 from tests.integration.conftest import CallCounter
 
 DAY = 86_400
 OTHER = {**ORDER, "name": "another"}
-
-
-class Meanwhile:
-    """Does something at the moment of a call, once."""
-
-    def __init__(self, operation: str, act: Callable[[], Any]) -> None:
-        self._operation, self._act, self.answer = operation, act, None
-
-    def before(self, call: Call) -> None:
-        if call.operation == self._operation and self._act is not None:
-            act, self._act = self._act, None
-            self.answer = act()
-
-    def after(self, call: Call, answer: dict[str, Any]) -> None: ...
 
 
 class Label(Command):

@@ -18,6 +18,7 @@ def test_a_repository_is_made__and_shown_at_its_location(client: ApiClient) -> N
 
     assert made.status == 201
     assert made.headers["Location"] == f"{REPOS}/{made.json['id']}"
+    assert made.headers["ETag"] == '"1"'
     assert made.json == {
         "id": made.json["id"],
         "name": "a repository",
@@ -26,7 +27,7 @@ def test_a_repository_is_made__and_shown_at_its_location(client: ApiClient) -> N
         "created_at": "2030-01-01T00:00:00.000Z",
     }
     shown = client.get(made.headers["Location"])
-    assert (shown.status, shown.text) == (200, made.text)
+    assert (shown.status, shown.text, shown.headers["ETag"]) == (200, made.text, '"1"')
 
 
 def test_row_event_and_answer_are_written_in_one_transaction__of_a_request(
@@ -92,7 +93,7 @@ def test_a_repository_is_not_looked_for__under_an_id_that_none_can_have(
 
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
-    [("DELETE", REPOS, "POST"), ("GET", REPOS, "POST"), ("POST", f"{REPOS}/1", "GET"),
+    [("DELETE", REPOS, "POST"), ("PUT", REPOS, "POST"), ("POST", f"{REPOS}/1", "DELETE, GET, PATCH"),
      ("PROPFIND", "/api/v1/owners/owner-1", "GET, PUT")],
 )  # fmt: skip
 def test_the_answer_says_which_methods_there_are__to_another_one(

@@ -6,17 +6,18 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from app.events import RepoCreated
+from app.events import RepoCreated, RepoDeleted, RepoRenamed
 from app.owners import DEFAULT_REPO_QUOTA, Owner, PutOwner, QuotaExceeded, find_owner, set_owner
-from app.repos import CreateRepo, NoSuchRepo, Repo, create_repo, find_repo
+from app.repos import CreateRepo, NoSuchRepo, RenameRepo, Repo, create_repo, delete_repo, find_repo, rename_repo
 from mailroom.http.api import Api
 from mailroom.http.call import Call
+from mailroom.http.precondition import etag
 from mailroom.http.problem import ProblemKind
 from mailroom.http.reply import Reply
 from mailroom.needs import Access
 
 api = Api(
-    access=Access(writes=(Repo, Owner), publishes=(RepoCreated,)),
+    access=Access(writes=(Repo, Owner), publishes=(RepoCreated, RepoRenamed, RepoDeleted)),
     problems={
         QuotaExceeded: ProblemKind(409, "quota-exceeded", "The owner's quota of repositories is used up"),
         NoSuchRepo: ProblemKind(404, "no-such-repo", "There is no such repository"),
@@ -63,13 +64,28 @@ class OwnerView(BaseModel):
 def post_repo(command: CreateRepo, call: Call) -> Reply:
     """Make a repository."""
     repo = create_repo(command, call.work)
-    return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}")
+    return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}", etag=etag(repo.version))
 
 
 @api.get("/api/v1/repos/{repo_id}")
 def get_repo(call: Call, repo_id: str) -> Reply:
     """Show a repository."""
-    return Reply(200, RepoView.of(find_repo(repo_id, call.work)))
+    return _shown(_named(repo_id, call))
+
+
+@api.patch("/api/v1/repos/{repo_id}", body=RenameRepo)
+def patch_repo(command: RenameRepo, call: Call, repo_id: str) -> Reply:
+    """Rename a repository."""
+    repo = _named(repo_id, call)
+    rename_repo(repo, command, call.work)
+    return _shown(repo)
+
+
+@api.delete("/api/v1/repos/{repo_id}")
+def remove_repo(call: Call, repo_id: str) -> Reply:
+    """Remove a repository."""
+    delete_repo(_named(repo_id, call), call.work)
+    return Reply(204)
 
 
 @api.put("/api/v1/owners/{owner_id}", body=PutOwner)
@@ -82,3 +98,13 @@ def put_owner(command: PutOwner, call: Call, owner_id: str) -> Reply:
 def get_owner(call: Call, owner_id: str) -> Reply:
     """Show an owner; one that nobody ever set has the defaults."""
     return Reply(200, OwnerView.of(find_owner(owner_id, call.work)))
+
+
+def _named(repo_id: str, call: Call) -> Repo:
+    repo = find_repo(repo_id, call.work)
+    call.if_match.check(repo.version)
+    return repo
+
+
+def _shown(repo: Repo) -> Reply:
+    return Reply(200, RepoView.of(repo), etag=etag(repo.version))

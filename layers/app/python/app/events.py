@@ -11,3 +11,20 @@ class RepoCreated(Event, type="repo.created"):
     repo_id: str
     name: str
     owner_id: str
+
+
+class RepoRenamed(Event, type="repo.renamed"):
+    """A repository has another name."""
+
+    repo_id: str
+    name: str
+    former_name: str
+    owner_id: str
+
+
+class RepoDeleted(Event, type="repo.deleted"):
+    """A repository is gone; its id is never used again."""
+
+    repo_id: str
+    name: str
+    owner_id: str

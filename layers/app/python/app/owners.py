@@ -75,6 +75,11 @@ def count_repo(owner_id: str, work: UnitOfWork) -> None:
     )
 
 
+def uncount_repo(owner_id: str, work: UnitOfWork) -> None:
+    """Count one repository less of an owner."""
+    work.update(Owner(owner_id), [Owner.repo_count.add(-1)])
+
+
 # DynamoDB takes a comparison with a missing attribute for false, so each way of missing has its own line:
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Expressions.OperatorsAndFunctions.html
 _QUOTA_LEFT = (

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import StringConstraints
 from pynamodb.attributes import UnicodeAttribute
 
-from app.events import RepoCreated
-from app.owners import OwnerId, count_repo
+from app.events import RepoCreated, RepoDeleted, RepoRenamed
+from app.owners import OwnerId, count_repo, uncount_repo
 from mailroom.clock import timestamp
 from mailroom.http.command import Command
 from mailroom.row import SubjectRow
@@ -47,6 +47,12 @@ class CreateRepo(Command):
     owner_id: OwnerId
 
 
+class RenameRepo(Command):
+    """What a repository is to be called."""
+
+    name: RepoName
+
+
 def create_repo(command: CreateRepo, work: UnitOfWork) -> Repo:
     """Make a repository; the commit raises `QuotaExceeded` if its owner may have no more."""
     repo = Repo(work.new_id(), name=command.name, owner_id=command.owner_id, created_at=timestamp(work.now()))
@@ -68,3 +74,20 @@ def find_repo(repo_id: str, work: UnitOfWork) -> Repo:
     if repo is None:
         raise NoSuchRepo(repo_id)
     return repo
+
+
+def rename_repo(repo: Repo, command: RenameRepo, work: UnitOfWork) -> None:
+    """Give a repository another name; one that has it already is left alone, and nobody is told of it."""
+    if command.name == repo.name:
+        return
+    former_name, repo.name = repo.name, command.name
+    work.save(repo)
+    renamed = RepoRenamed(repo_id=repo.id, name=repo.name, former_name=former_name, owner_id=repo.owner_id)
+    work.publish(renamed, about=repo)
+
+
+def delete_repo(repo: Repo, work: UnitOfWork) -> None:
+    """Remove a repository; its owner may have another one instead."""
+    work.delete(repo)
+    work.publish(RepoDeleted(repo_id=repo.id, name=repo.name, owner_id=repo.owner_id), about=repo)
+    uncount_repo(repo.owner_id, work)

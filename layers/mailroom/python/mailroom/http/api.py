@@ -101,6 +101,25 @@ class Api:
         """Declare a command that may be repeated: what it collects is written in one transaction."""
         return self._declare("PUT", path, body)
 
+    def patch(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+        """Declare a change of what is there, which honours `Idempotency-Key` and `If-Match` where they are sent.
+
+        The function must hold what it finds against `call.if_match`.
+        """
+        return self._declare("PATCH", path, body)
+
+    def delete(self, path: str) -> Callable[[Asked[P]], Asked[P]]:
+        """Declare a removal, which honours `Idempotency-Key` and `If-Match` where they are sent.
+
+        The function must hold what it finds against `call.if_match`.
+        """
+
+        def declare(function: Asked[P]) -> Asked[P]:
+            self.routes.append(Route("DELETE", path, function))
+            return function
+
+        return declare
+
     def handler(self, make_runtime: Callable[[], Runtime]) -> LambdaHandler:
         """Answer the Lambda handler for events of an HTTP API (payload format 2.0).
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mailroom.http.caller import Caller
+from mailroom.http.precondition import ANY, IfMatch
 from mailroom.unit_of_work import UnitOfWork
 
 
@@ -18,11 +19,14 @@ class Call:
         Takes the rows and events of the request; the edge commits it once the route has replied.
     deadline
         The `clock.monotonic()` from which nothing new is begun.
+    if_match
+        The versions that a PATCH or DELETE is for: the route has to hold them against what it finds.
     """
 
     work: UnitOfWork
     caller: Caller
     deadline: float
+    if_match: IfMatch = ANY
 
     def out_of_time(self) -> bool:
         """Answer whether the route should come to its reply."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.utilities.data_classes import APIGatewayProxyEventV2
+from pydantic import BaseModel
 
 from mailroom import telemetry
 from mailroom.failures import failure_of
@@ -17,6 +18,8 @@ from mailroom.http.call import Call
 from mailroom.http.caller import Caller, caller_of
 from mailroom.http.command import Command
 from mailroom.http.idempotency_key import HEADER, fingerprint, read_key, scoped
+from mailroom.http.precondition import ANY, IfMatch, read_if_match
+from mailroom.http.precondition import HEADER as IF_MATCH
 from mailroom.http.problem import Problem, ProblemKind
 from mailroom.http.problem_table import ProblemTable
 from mailroom.http.query import Query, read_query
@@ -27,7 +30,7 @@ from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.settings import Auth
 from mailroom.telemetry import LogEvent, Metric
-from mailroom.unit_of_work import UnitOfWork
+from mailroom.unit_of_work import RowChanged, UnitOfWork
 
 REPLAYED = "Idempotent-Replayed"
 
@@ -48,6 +51,22 @@ class _Request:
     event: APIGatewayProxyEventV2
     context: LambdaContext
     arguments: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a request asks for, validated."""
+
+    caller: Caller
+    body: Body[Command] | None
+    query: Query | None
+    if_match: IfMatch
+
+    @property
+    def inputs(self) -> list[BaseModel]:
+        """What the route's function takes before the call."""
+        command = self.body.command if self.body else None
+        return [each for each in (command, self.query) if each is not None]
 
 
 class Edge:
@@ -78,7 +97,8 @@ class Edge:
         self._routes = routes
         self._problems = ProblemTable(problems)
         life = runtime.timings.idempotency_key_life
-        self._records = {route: Idempotency(runtime, prefix=route.name, life=life) for route in routes if route.keyed}
+        keyed = [route for route in routes if route.takes_key]
+        self._records = {route: Idempotency(runtime, prefix=route.name, life=life) for route in keyed}
 
     def serve(self, event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
         """Answer an event of an HTTP API, payload format 2.0, in the form that API Gateway expects."""
@@ -105,14 +125,18 @@ class Edge:
         return resolver
 
     def _run(self, request: _Request) -> Answer:
+        asked = self._read(request)
+        key = _key_of(request)
+        return self._act(request, asked) if key is None else self._once(request, asked, key)
+
+    def _read(self, request: _Request) -> _Asked:
         route, event = request.route, request.event
         caller = caller_of(event, self._auth)
         route.check(request.arguments)
         query = self._query_of(request)
         body = read_body(event, route.body) if route.body else None
-        if route.keyed:
-            return self._once(request, caller, body, query)
-        return self._act(request, caller, body, query)
+        if_match = read_if_match(event.headers.get(IF_MATCH)) if route.conditional else ANY
+        return _Asked(caller, body, query, if_match)
 
     def _query_of(self, request: _Request) -> Query | None:
         if request.route.query is not None:
@@ -121,30 +145,28 @@ class Edge:
             read_query(request.event, Query)
         return None
 
-    def _once(self, request: _Request, caller: Caller, body: Body[Command] | None, query: Query | None) -> Answer:
+    def _once(self, request: _Request, asked: _Asked, key: str) -> Answer:
         event = request.event
-        key = read_key(event.headers.get(HEADER))
         outcome = self._records[request.route].run(
-            key=scoped(key, caller=caller, method=event.http_method, path=event.path),
+            key=scoped(key, caller=asked.caller, method=event.http_method, path=event.path),
             fingerprint=fingerprint(
-                body=body.canonical if body else "",
+                body=asked.body.canonical if asked.body else "",
                 query=event.query_string_parameters,
-                if_match=event.headers.get("if-match"),
+                if_match=event.headers.get(IF_MATCH),
             ),
             remaining_ms=request.context.get_remaining_time_in_millis(),
-            act=lambda: self._act(request, caller, body, query).stored(),
+            act=lambda: self._act(request, asked).stored(),
         )
         answer = Answer.of_stored(outcome.value)
         return _replayed(answer) if outcome.replayed else answer
 
-    def _act(self, request: _Request, caller: Caller, body: Body[Command] | None, query: Query | None) -> Answer:
+    def _act(self, request: _Request, asked: _Asked) -> Answer:
         route = request.route
         work = UnitOfWork(self._runtime, self._access if route.commits else _reading(self._access))
-        call = Call(work, caller, self._runtime.deadline(request.context))
-        inputs = [each for each in (body and body.command, query) if each is not None]
-        answer = route.function(*inputs, call, **request.arguments).answer()
+        call = Call(work, asked.caller, self._runtime.deadline(request.context), asked.if_match)
+        answer = route.function(*asked.inputs, call, **request.arguments).answer()
         if route.commits:
-            work.commit(answer.stored())
+            _commit(work, answer, asked.if_match)
         return answer
 
     def _missing(self, event: APIGatewayProxyEventV2) -> Answer:
@@ -165,6 +187,20 @@ class Edge:
             _log(problem, error, route)
             answer = problem.answer()
         return Response(answer.status, headers=dict(answer.headers), body=answer.body)
+
+
+def _key_of(request: _Request) -> str | None:
+    header = request.event.headers.get(HEADER)
+    if not request.route.takes_key or (header is None and not request.route.needs_key):
+        return None
+    return read_key(header)
+
+
+def _commit(work: UnitOfWork, answer: Answer, if_match: IfMatch) -> None:
+    try:
+        work.commit(answer.stored())
+    except RowChanged as error:
+        raise if_match.refine(error) from error
 
 
 def _replayed(answer: Answer) -> Answer:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.http import kinds
 from mailroom.http.idempotency_key import HEADER
+from mailroom.http.precondition import Stale
 from mailroom.http.problem import Problem, ProblemKind
 from mailroom.idempotency import KeyReused, StillRunning, Superseded
 from mailroom.outbox.event import EventRefused
@@ -18,6 +19,7 @@ ERRORS: Mapping[type[Exception], ProblemKind] = {
     StillRunning: kinds.STILL_RUNNING,
     Superseded: kinds.STILL_RUNNING,
     RowChanged: kinds.CONFLICT,
+    Stale: kinds.STALE,
     EventTooLarge: kinds.TOO_LARGE,
     EventRefused: kinds.EVENT_REFUSED,
 }

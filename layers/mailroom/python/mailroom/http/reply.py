@@ -19,6 +19,8 @@ class Reply:
         Written as JSON; None is an empty body.
     location
         Where the new resource is, relative to the host.
+    etag
+        The entity tag of what the body shows, which `If-Match` can name.
     headers
         Further headers.
     """
@@ -26,13 +28,13 @@ class Reply:
     status: int
     body: BaseModel | None = None
     location: str | None = None
+    etag: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def answer(self) -> Answer:
         """Write the reply as an answer."""
-        headers = dict(self.headers)
-        if self.location is not None:
-            headers["Location"] = self.location
+        named = {"Location": self.location, "ETag": self.etag}
+        headers = {**self.headers, **{name: value for name, value in named.items() if value is not None}}
         if self.body is None:
             return Answer(self.status, headers, None)
         return Answer(self.status, {"Content-Type": "application/json", **headers}, self.body.model_dump_json())

@@ -16,7 +16,7 @@ from mailroom.http.problem import FieldError, Problem
 from mailroom.http.query import Query
 from mailroom.http.reply import Reply
 
-Method = Literal["GET", "POST", "PUT"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SEGMENT = r"[^/]+"
@@ -69,9 +69,19 @@ class Route:
         return _PLACEHOLDER.findall(self.path)
 
     @property
-    def keyed(self) -> bool:
-        """Whether a request must carry an Idempotency-Key."""
+    def takes_key(self) -> bool:
+        """Whether an Idempotency-Key counts: a PUT is one request however often it comes, and a GET none."""
+        return self.method in ("POST", "PATCH", "DELETE")
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether a request must have one: nothing else tells a second POST from a repeated one."""
         return self.method == "POST"
+
+    @property
+    def conditional(self) -> bool:
+        """Whether a request may say by If-Match which version it is for."""
+        return self.method in ("PATCH", "DELETE")
 
     @property
     def commits(self) -> bool:

@@ -48,6 +48,14 @@ class ApiClient:
         """Send a PUT with a JSON body."""
         return self.send("PUT", path, json.dumps(body), {"content-type": "application/json"})
 
+    def patch(self, path: str, body: Any, **headers: str) -> ApiAnswer:
+        """Send a PATCH with a JSON body; `if_match="…"` is the header `if-match`."""
+        return self.send("PATCH", path, json.dumps(body), {"content-type": "application/json", **_headers(headers)})
+
+    def delete(self, path: str, **headers: str) -> ApiAnswer:
+        """Send a DELETE; `if_match="…"` is the header `if-match`."""
+        return self.send("DELETE", path, headers=_headers(headers))
+
     def post(self, path: str, body: Any, *, key: str) -> ApiAnswer:
         """Send a POST with a JSON body and an idempotency key."""
         headers = {"content-type": "application/json", HEADER.lower(): key}
@@ -80,3 +88,7 @@ class ApiClient:
     def _context(self, method: str, path: str) -> dict[str, Any]:
         authorizer = {} if self.identity is None else {"authorizer": {"iam": dict(self.identity)}}
         return {"stage": "$default", "http": {"method": method, "path": path}, **authorizer}
+
+
+def _headers(named: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in named.items()}
