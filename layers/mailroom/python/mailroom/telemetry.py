@@ -47,6 +47,7 @@ class LogEvent(StrEnum):
     REQUEST_FAILED = "request failed"
     REQUEST_REFUSED = "request refused"
     EMAIL_SKIPPED = "email skipped"
+    LETTERS_REDRIVEN = "letters redriven"
 
 
 class Metric(StrEnum):

@@ -1,0 +1,121 @@
+"""The routes of the operators' API. Payloads are shown of single events alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from mailroom import telemetry
+from mailroom.clock import timestamp
+from mailroom.dead_letters.cursor import BadCursor
+from mailroom.dead_letters.desk import Letters, UnknownSource
+from mailroom.dead_letters.letter import DeadLetter, Deed, Fate, Result
+from mailroom.deployment import Deployment
+from mailroom.http import kinds
+from mailroom.http.api import Api
+from mailroom.http.call import Call
+from mailroom.http.problem import Problem, ProblemKind
+from mailroom.http.reply import Reply
+from mailroom.idempotency import IdempotencyRow
+from mailroom.lease import LeaseRow
+from mailroom.needs import Access
+from mailroom.operations.ports import RedriveDesk, StageStatus
+from mailroom.operations.views import (
+    Document,
+    EventView,
+    ListLetters,
+    ListOutbox,
+    Page,
+    RedriveLetters,
+    Redriven,
+    WholeEvent,
+)
+from mailroom.outbox.listing import NotByShard, find_event, list_events
+from mailroom.outbox.table import OutboxRow
+from mailroom.paging import page_of
+from mailroom.telemetry import LogEvent
+
+NO_SUCH_EVENT = ProblemKind(404, "no-such-event", "The outbox has no such event")
+NO_SUCH_SOURCE = ProblemKind(404, "no-such-source", "Nothing of this name has dead letters")
+
+api = Api(
+    access=Access(
+        reads=(IdempotencyRow, LeaseRow),
+        writes=(OutboxRow,),
+        uses=(Deployment, RedriveDesk, StageStatus),
+    ),
+    problems={
+        BadCursor: kinds.INVALID_QUERY,
+        NotByShard: kinds.INVALID_QUERY,
+        UnknownSource: NO_SUCH_SOURCE,
+    },
+    for_operators=True,
+)
+
+
+@api.get("/ops/v1/outbox", query=ListOutbox)
+def get_outbox(query: ListOutbox, call: Call) -> Reply:  # noqa: ARG001 - every route takes the call
+    """List events of one status, oldest first within a shard."""
+    rows, cursor = list_events(query.status, shard=query.shard, cursor=query.cursor, limit=query.limit)
+    return Reply(200, Page(items=[EventView.of(row) for row in rows], next_cursor=cursor))
+
+
+@api.get("/ops/v1/outbox/{event_id}")
+def get_event(call: Call, event_id: str) -> Reply:  # noqa: ARG001 - every route takes the call
+    """Show one event, payload included."""
+    row = find_event(event_id)
+    if row is None:
+        raise Problem(NO_SUCH_EVENT, "sent events are forgotten in time, others never were")
+    return Reply(200, WholeEvent.of(row))
+
+
+@api.get("/ops/v1/dead-letters", query=ListLetters)
+def get_dead_letters(query: ListLetters, call: Call) -> Reply:
+    """List what could not be published, and what consumers fail at."""
+    desk = call.work.use(RedriveDesk)
+
+    def read(source: str, cursor: str | None, limit: int) -> tuple[list[DeadLetter], str | None]:
+        return desk.of(source).page(cursor, limit=limit)
+
+    sources = desk.sources if query.source is None else [desk.of(query.source).name]
+    letters, cursor = page_of(sources, read, cursor=query.cursor, limit=query.limit)
+    return Reply(200, Page(items=[Document(each.to_dict()) for each in letters], next_cursor=cursor))
+
+
+@api.post("/ops/v1/dead-letters/redrive", body=RedriveLetters)
+def post_redrive(command: RedriveLetters, call: Call) -> Reply:
+    """Send letters again; answers 200 with what came of each, whatever that is.
+
+    Rows and messages are moved one by one, so that they cannot be part of the transaction that completes the
+    idempotency key: the letters are moved first, and the reply is committed after. After a crash in between, the
+    same key moves what is left: a letter that was moved already answers `not dead`, or `not in the dead-letter
+    queue`, and no effect happens twice for it. With `force` it might: that is what force says.
+    """
+    letters = call.work.use(RedriveDesk).of(command.source)
+    deed = Deed(by=call.caller.name, at=timestamp(call.work.now()), why=command.why)
+    ids = list(dict.fromkeys(command.ids))
+    results = {each.id: each for each in _redrive(letters, ids, deed, command.force, call)}
+    reply = Redriven.of([results.get(each) or _not_tried(each, letters) for each in ids])
+    telemetry.log(
+        LogEvent.LETTERS_REDRIVEN, source=letters.name, done=reply.done, failed=reply.failed, by=deed.by, why=deed.why
+    )
+    return Reply(200, reply)
+
+
+@api.get("/ops/v1/status")
+def get_status(call: Call) -> Reply:
+    """Show how shards, consumers and jobs are doing."""
+    status: dict[str, Any] = call.work.use(StageStatus).to_dict()
+    return Reply(200, Document(status))
+
+
+def _redrive(letters: Letters, ids: list[str], deed: Deed, force: bool, call: Call) -> Iterator[Result]:
+    for result in letters.redrive(ids, deed, force=force):
+        yield result
+        if call.out_of_time():
+            return
+
+
+def _not_tried(event_id: str, letters: Letters) -> Result:
+    why = "the time of the request was up: send the rest in another one, with another key"
+    return Result(event_id, letters.name, Fate.NOT_TRIED, why)

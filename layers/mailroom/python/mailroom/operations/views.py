@@ -1,0 +1,168 @@
+"""What operators are shown, and what they send."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, Field, RootModel, SerializeAsAny, StringConstraints
+
+from mailroom.dead_letters.letter import Fate, Result, read_history
+from mailroom.failures import Failure
+from mailroom.http.command import Command
+from mailroom.http.query import Limit, Query, Whole
+from mailroom.outbox.event import SHARDS
+from mailroom.outbox.listing import Status, status_of
+from mailroom.outbox.table import OutboxRow
+
+MAX_IDS = 250
+"""Letters that one request redrives: what fits the time of a request."""
+MAX_WHY = 200
+"""Characters of a reason: ten of them, with their failures, fit the room that events leave in their item."""
+_MAX_DETAIL = 300
+
+
+class ListOutbox(Query):
+    """Which events to list."""
+
+    status: Status
+    shard: Annotated[Whole, Field(ge=0, lt=SHARDS)] | None = None
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class ListLetters(Query):
+    """Which dead letters to list; without a source those of every source, one after the other."""
+
+    source: str | None = None
+    limit: Limit = 50
+    cursor: str | None = None
+
+
+class RedriveLetters(Command):
+    """Which letters of one source to send again, and why."""
+
+    source: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    ids: Annotated[
+        list[Annotated[str, StringConstraints(min_length=1, max_length=128)]], Field(min_length=1, max_length=MAX_IDS)
+    ]
+    why: Annotated[str, StringConstraints(pattern=r"\S", max_length=MAX_WHY)]
+    force: bool = False
+
+
+class Document(RootModel[dict[str, Any]]):
+    """JSON values as they are."""
+
+
+class Page(BaseModel):
+    """Some items of a list; the last page has no `next_cursor`."""
+
+    items: Sequence[SerializeAsAny[BaseModel]]
+    next_cursor: str | None
+
+
+class FailureView(BaseModel):
+    """Why something failed."""
+
+    kind: str
+    type: str
+    message: str
+    fingerprint: str
+
+    @classmethod
+    def of(cls, written: str | None) -> Self | None:
+        """Show a failure as rows keep it."""
+        if written is None:
+            return None
+        failure = Failure.from_json(written)
+        return cls(kind=failure.kind.value, type=failure.type, message=failure.message, fingerprint=failure.fingerprint)
+
+
+class EventView(BaseModel):
+    """An event of the outbox, without its payload."""
+
+    id: str
+    status: str
+    type: str
+    source: str
+    subject: str | None
+    created_at: str
+    retry_count: int
+    next_attempt_at: str | None
+    sent_at: str | None
+    died_at: str | None
+    redriven: int
+    failure: FailureView | None
+    after: str | None
+    parent: str | None
+    expires_at: str | None
+
+    @classmethod
+    def of(cls, row: OutboxRow, **more: Any) -> Self:
+        """Show an event."""
+        return cls(
+            id=row.event_id,
+            status=status_of(row),
+            type=row.type,
+            source=row.source,
+            subject=row.subject,
+            created_at=row.created_at,
+            retry_count=int(row.retry_count or 0),
+            next_attempt_at=row.next_attempt_at,
+            sent_at=row.sent_at,
+            died_at=row.died_at,
+            redriven=int(row.redriven or 0),
+            failure=FailureView.of(row.failure),
+            after=row.after,
+            parent=row.parent,
+            expires_at=row.expires_at and row.expires_at.isoformat(),
+            **more,
+        )
+
+
+class WholeEvent(EventView):
+    """An event of the outbox with all that is known of it."""
+
+    payload: Any
+    traceparent: str | None
+    history: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, row: OutboxRow, **more: Any) -> Self:
+        """Show an event."""
+        return super().of(
+            row,
+            payload=json.loads(row.payload),
+            traceparent=row.traceparent,
+            history=read_history(row.history),
+            **more,
+        )
+
+
+class ResultView(BaseModel):
+    """What came of one letter."""
+
+    id: str
+    source: str
+    fate: Fate
+    detail: str
+
+    @classmethod
+    def of(cls, result: Result) -> Self:
+        """Show a result."""
+        return cls(id=result.id, source=result.source, fate=result.fate, detail=result.detail[:_MAX_DETAIL])
+
+
+class Redriven(BaseModel):
+    """What came of a redrive: also one that did nothing is answered with 200, so read `failed`."""
+
+    done: int
+    failed: int
+    results: list[ResultView]
+
+    @classmethod
+    def of(cls, results: Sequence[Result]) -> Self:
+        """Show results."""
+        done = sum(result.ok for result in results)
+        return cls(done=done, failed=len(results) - done, results=[ResultView.of(each) for each in results])
