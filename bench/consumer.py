@@ -328,7 +328,7 @@ def report_cpu(console: Console, batches: int, repetitions: int) -> None:
 
 
 def main() -> None:
-    batches, repetitions = (20, 7) if asked_for_less(__doc__, "a fifth of the messages, fewer runs") else (100, 21)
+    batches, repetitions = (20, 7) if asked_for_less(__doc__, "fewer messages, fewer runs") else (50, 25)
     console = make_console()
     report_costs(console)
     report_cpu(console, batches, repetitions)

@@ -235,7 +235,7 @@ def report_cpu(console: Console, letters: int, repetitions: int) -> None:
 
 def main() -> None:
     quick = asked_for_less(__doc__, "a tenth of the letters")
-    few, many, repetitions = (100, 1_000, 5) if quick else (1_000, 10_000, 5)
+    few, many, repetitions = (100, 1_000, 5) if quick else (1_000, 10_000, 3)
     console = make_console()
     report_calls(console, few, many)
     report_cpu(console, many, repetitions)
