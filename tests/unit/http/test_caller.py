@@ -64,6 +64,57 @@ def test_a_request_is_refused__without_an_identity(anonymous: APIGatewayProxyEve
     assert refused.value.headers["WWW-Authenticate"] == "AWS4-HMAC-SHA256"
 
 
+ISSUER = "https://issuer.example"
+
+
+def jwt(**claims: Any) -> APIGatewayProxyEventV2:
+    return event({"jwt": {"claims": claims, "scopes": None}})
+
+
+def test_a_tokens_subject_is_the_caller__together_with_its_issuer() -> None:
+    caller = caller_of(jwt(iss=ISSUER, sub="owner-1", exp="1", jti="a"), "jwt")
+
+    assert (caller.scope, caller.name) == (("jwt", ISSUER, "owner-1"), "owner-1")
+    assert caller == caller_of(jwt(iss=ISSUER, sub="owner-1", exp="2", jti="b"), "jwt")
+    assert caller.scope != caller_of(jwt(iss="https://other.example", sub="owner-1"), "jwt").scope
+
+
+@pytest.mark.parametrize(
+    "anonymous",
+    [
+        event(None),
+        event({}),
+        event({"jwt": None}),
+        event({"jwt": {}}),
+        event({"jwt": {"claims": None}}),
+        event({"iam": {"accountId": ACCOUNT, "userId": "AIDAEXAMPLE"}}),
+        jwt(iss=ISSUER),
+        jwt(sub="owner-1"),
+        jwt(iss="", sub="owner-1"),
+        jwt(iss=ISSUER, sub=""),
+        jwt(iss=ISSUER, sub=None),
+        jwt(iss=ISSUER, sub=["owner-1"]),
+    ],
+)
+def test_a_request_is_refused__without_a_subject_and_an_issuer(anonymous: APIGatewayProxyEventV2) -> None:
+    with pytest.raises(Problem) as refused:
+        caller_of(anonymous, "jwt")
+
+    assert refused.value.kind is UNAUTHENTICATED
+    assert refused.value.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_a_subject_acts_for_itself_alone__and_a_principal_of_aws_for_anybody() -> None:
+    owner = caller_of(jwt(iss=ISSUER, sub="owner-1"), "jwt")
+    service = caller_of(iam(accountId=ACCOUNT, userId="AIDAEXAMPLE"), "iam")
+
+    assert [owner.may_act_for(each) for each in ("owner-1", "owner-2", "OWNER-1", "", "owner-1 ")] == [True] + [
+        False
+    ] * 4
+    assert service.may_act_for("owner-1")
+    assert ANYBODY.may_act_for("owner-1")
+
+
 def test_everybody_is_one_caller__on_a_stage_without_authentication() -> None:
     assert caller_of(event(None), "none") is ANYBODY
 

@@ -22,6 +22,7 @@ api = Api(
         QuotaExceeded: ProblemKind(409, "quota-exceeded", "The owner's quota of repositories is used up"),
         NoSuchRepo: ProblemKind(404, "no-such-repo", "There is no such repository"),
     },
+    owner="owner_id",
 )
 
 
@@ -102,6 +103,8 @@ def get_owner(call: Call, owner_id: str) -> Reply:
 
 def _named(repo_id: str, call: Call) -> Repo:
     repo = find_repo(repo_id, call.work)
+    if not call.caller.may_act_for(repo.owner_id):
+        raise NoSuchRepo(repo_id)  # not 403: it would tell that there is one
     call.if_match.check(repo.version)
     return repo
 

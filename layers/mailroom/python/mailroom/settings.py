@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mailroom.timings import Timings, timings_of
 
-Auth = Literal["iam", "none"]
+Auth = Literal["iam", "jwt", "none"]
 
 
 class SettingsError(Exception):

@@ -35,6 +35,10 @@ class Api:
         What its routes touch, all together: they run in one function under one role.
     problems
         What the domain's errors mean to callers; the detail is the error's own text.
+    owner
+        The name of the input, in path, query or body, that says whose things a request is about: callers who are
+        owners themselves may name nobody else there. What is found by another id, the route holds against
+        `call.caller.may_act_for`.
     for_operators
         Callers sign their requests whatever the stage asks of the public, unless it knows no callers at all; and a
         query parameter that a route does not know is refused, since what it was to prevent would happen.
@@ -62,10 +66,12 @@ class Api:
         *,
         access: Access,
         problems: Mapping[type[Exception], ProblemKind] | None = None,
+        owner: str | None = None,
         for_operators: bool = False,
     ) -> None:
         self.access = access
         self.problems = dict(problems or {})
+        self.owner = owner
         self.for_operators = for_operators
         self.routes: list[Route] = []
 
@@ -134,6 +140,7 @@ class Api:
                 access=self.access,
                 routes=self.routes,
                 problems=self.problems,
+                owner=self.owner,
                 strict=self.for_operators,
                 auth=self._auth(runtime.settings.auth),
             )

@@ -20,11 +20,18 @@ class Caller:
     scope
         Tells this caller from every other, and stays the same from one session to the next.
     name
-        Who it is for people who read what was done: the ARN, session included.
+        Who it is for people who read what was done: the ARN, session included; a token's subject.
+    owner_id
+        The one owner that it may act for; None is any: AWS principals are services, trusted by their policies.
     """
 
     scope: tuple[str, ...]
     name: str = field(default="", compare=False)
+    owner_id: str | None = None
+
+    def may_act_for(self, owner_id: str) -> bool:
+        """Answer whether an owner's things are the caller's to see and to change."""
+        return self.owner_id is None or self.owner_id == owner_id
 
 
 ANYBODY = Caller(("none",), "anybody")
@@ -44,6 +51,8 @@ def caller_of(event: APIGatewayProxyEventV2, auth: Auth) -> Caller:
             return ANYBODY
         case "iam":
             return _iam_caller(event)
+        case "jwt":
+            return _jwt_caller(event)
 
 
 def _iam_caller(event: APIGatewayProxyEventV2) -> Caller:
@@ -56,6 +65,19 @@ def _iam_caller(event: APIGatewayProxyEventV2) -> Caller:
             headers={"WWW-Authenticate": "AWS4-HMAC-SHA256"},
         )
     return Caller(("iam", iam.account_id, _without_session(principal)), iam.user_arn or principal)
+
+
+def _jwt_caller(event: APIGatewayProxyEventV2) -> Caller:
+    # API Gateway has checked signature, issuer, audience and times; a subject means something to its issuer alone.
+    claims = event.request_context.authorizer.jwt_claim
+    issuer, subject = (claims.get(name) for name in ("iss", "sub"))
+    if not (isinstance(issuer, str) and issuer and isinstance(subject, str) and subject):
+        raise Problem(
+            UNAUTHENTICATED,
+            "send Authorization: Bearer and a token that has an issuer and a subject",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    return Caller(("jwt", issuer, subject), subject, owner_id=subject)
 
 
 def _without_session(principal: str) -> str:

@@ -20,7 +20,7 @@ from mailroom.http.command import Command
 from mailroom.http.idempotency_key import HEADER, fingerprint, read_key, scoped
 from mailroom.http.precondition import ANY, IfMatch, read_if_match
 from mailroom.http.precondition import HEADER as IF_MATCH
-from mailroom.http.problem import Problem, ProblemKind
+from mailroom.http.problem import FieldError, Problem, ProblemKind
 from mailroom.http.problem_table import ProblemTable
 from mailroom.http.query import Query, read_query
 from mailroom.http.reply import Answer
@@ -74,6 +74,8 @@ class Edge:
 
     Parameters
     ----------
+    owner
+        The input that says whose things a request is about.
     strict
         Refuse query parameters also where a route declares none.
     auth
@@ -87,12 +89,14 @@ class Edge:
         access: Access,
         routes: Sequence[Route],
         problems: Mapping[type[Exception], ProblemKind],
+        owner: str | None = None,
         strict: bool = False,
         auth: Auth | None = None,
     ) -> None:
         self._runtime = runtime
         self._auth = auth or runtime.settings.auth
         self._access = access
+        self._owner = owner
         self._strict = strict
         self._routes = routes
         self._problems = ProblemTable(problems)
@@ -126,6 +130,7 @@ class Edge:
 
     def _run(self, request: _Request) -> Answer:
         asked = self._read(request)
+        self._check_owner(request, asked)
         key = _key_of(request)
         return self._act(request, asked) if key is None else self._once(request, asked, key)
 
@@ -137,6 +142,15 @@ class Edge:
         body = read_body(event, route.body) if route.body else None
         if_match = read_if_match(event.headers.get(IF_MATCH)) if route.conditional else ANY
         return _Asked(caller, body, query, if_match)
+
+    def _check_owner(self, request: _Request, asked: _Asked) -> None:
+        if self._owner is None:
+            return
+        named = [getattr(each, self._owner, None) for each in asked.inputs]
+        for owner_id in (request.arguments.get(self._owner), *named):
+            if owner_id is not None and not asked.caller.may_act_for(owner_id):
+                detail = "names somebody else than the caller"
+                raise Problem(kinds.FORBIDDEN, f"{self._owner} {detail}", errors=[FieldError(self._owner, detail)])
 
     def _query_of(self, request: _Request) -> Query | None:
         if request.route.query is not None:

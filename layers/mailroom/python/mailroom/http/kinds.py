@@ -12,6 +12,7 @@ INVALID_KEY: Final = ProblemKind(400, "invalid-idempotency-key", "The Idempotenc
 INVALID_IF_MATCH: Final = ProblemKind(400, "invalid-if-match", "The If-Match is malformed")
 EVENT_REFUSED: Final = ProblemKind(400, "event-refused", "The request leads to an event that cannot be delivered")
 UNAUTHENTICATED: Final = ProblemKind(401, "unauthenticated", "The request carries no identity")
+FORBIDDEN: Final = ProblemKind(403, "forbidden", "The request is about somebody else's things")
 NOT_FOUND: Final = ProblemKind(404, "not-found", "There is nothing at this path")
 METHOD_NOT_ALLOWED: Final = ProblemKind(405, "method-not-allowed", "This path does not take this method")
 STILL_RUNNING: Final = ProblemKind(409, "request-in-progress", "An earlier request with this key is still running")

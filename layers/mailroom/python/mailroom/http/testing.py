@@ -34,11 +34,23 @@ class ApiClient:
     ----------
     identity
         What API Gateway's IAM authorizer finds out, e.g. `{"accountId": "…", "userId": "AROA…:session"}`.
+    claims
+        What its JWT authorizer finds out, e.g. `{"iss": "https://…", "sub": "owner-1"}`.
     """
 
-    def __init__(self, api: Api, runtime: Runtime, *, identity: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        runtime: Runtime,
+        *,
+        identity: Mapping[str, str] | None = None,
+        claims: Mapping[str, Any] | None = None,
+    ) -> None:
         self._handler = api.handler(lambda: runtime)
-        self.identity = identity
+        self._authorizer = {
+            **({} if identity is None else {"iam": dict(identity)}),
+            **({} if claims is None else {"jwt": {"claims": dict(claims), "scopes": None}}),
+        }
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> ApiAnswer:
         """Send a GET."""
@@ -86,7 +98,7 @@ class ApiClient:
         return ApiAnswer(answer["statusCode"], answer["headers"], answer["body"] or "")
 
     def _context(self, method: str, path: str) -> dict[str, Any]:
-        authorizer = {} if self.identity is None else {"authorizer": {"iam": dict(self.identity)}}
+        authorizer = {"authorizer": self._authorizer} if self._authorizer else {}
         return {"stage": "$default", "http": {"method": method, "path": path}, **authorizer}
 
 
