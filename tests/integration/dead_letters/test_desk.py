@@ -9,8 +9,8 @@ import pytest
 
 from mailroom import clients
 from mailroom.clients import Call
+from mailroom.cursor import BadCursor, write_cursor
 from mailroom.dead_letters.consumer import ConsumerLetters
-from mailroom.dead_letters.cursor import BadCursor, write_cursor
 from mailroom.dead_letters.desk import UnknownSource, groups
 from mailroom.dead_letters.letter import MAX_HISTORY, Deed, Fate
 from mailroom.dead_letters.outbox import OutboxLetters

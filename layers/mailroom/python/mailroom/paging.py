@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from mailroom.dead_letters.cursor import BadCursor, read_cursor, write_cursor
+from mailroom.cursor import BadCursor, read_cursor, write_cursor
 
 T = TypeVar("T")
 Read = Callable[[str, str | None, int], tuple[list[T], str | None]]

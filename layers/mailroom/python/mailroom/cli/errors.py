@@ -14,7 +14,7 @@ from pynamodb.exceptions import PynamoDBException
 
 from mailroom.cli.local_stack import LocalStackDown
 from mailroom.controls import ChangingNow, NothingToSwitch, UnknownPart
-from mailroom.dead_letters.cursor import BadCursor
+from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import UnknownSource
 from mailroom.deployment import NotDeployed
 from mailroom.failures import failure_of

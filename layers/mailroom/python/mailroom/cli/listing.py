@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from mailroom.clock import timestamp
-from mailroom.dead_letters.cursor import BadCursor
+from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import DeadLetter
 

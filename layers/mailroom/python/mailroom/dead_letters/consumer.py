@@ -12,7 +12,7 @@ from pynamodb.expressions.update import Action as UpdateAction
 from mailroom import clients
 from mailroom.clock import moment
 from mailroom.consumer import is_final, key_of, record_prefix
-from mailroom.dead_letters.cursor import read_cursor, write_cursor
+from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, read_history, remembered
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind, Permanent

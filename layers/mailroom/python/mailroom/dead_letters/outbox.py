@@ -8,7 +8,7 @@ from typing import Any
 
 from mailroom import clients
 from mailroom.clock import timestamp
-from mailroom.dead_letters.cursor import read_cursor, write_cursor
+from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, read_history, remembered
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope, EventIds, first_unsendable, shard_of_id

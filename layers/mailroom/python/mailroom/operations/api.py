@@ -7,7 +7,7 @@ from typing import Any
 
 from mailroom import telemetry
 from mailroom.clock import timestamp
-from mailroom.dead_letters.cursor import BadCursor
+from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import Letters, UnknownSource
 from mailroom.dead_letters.letter import DeadLetter, Deed, Fate, Result
 from mailroom.deployment import Deployment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from mailroom.dead_letters.cursor import read_cursor, write_cursor
+from mailroom.cursor import read_cursor, write_cursor
 from mailroom.outbox.event import SHARDS, shard_of_id
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.paging import page_of
