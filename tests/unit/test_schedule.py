@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from mailroom.schedule import Cron, Every, ScheduleError
+from mailroom.schedule import Cron, Every, Schedule, ScheduleError
+from mailroom.timings import DAY, HOUR, MINUTE
 
 
 @pytest.mark.parametrize(
@@ -94,3 +95,32 @@ def test_a_cron_has_six_fields_and_one_question_mark(cron: Cron, expression: str
 def test_a_wrong_cron_says_what_is_wrong__and_where(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ScheduleError, match=complaint):
         Cron(**fields)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "gap"),
+    [
+        (Every(seconds=5), 60),
+        (Every(seconds=61), 120),
+        (Every(hours=1), HOUR),
+        (Cron(), HOUR),
+        (Cron(minute="*/5"), 5 * MINUTE),
+        (Cron(minute="0,50"), 50 * MINUTE),
+        (Cron(minute="5/10"), 10 * MINUTE),
+        (Cron(minute="*/25"), 25 * MINUTE),
+        (Cron(hour=4), DAY),
+        (Cron(hour="*/6"), 6 * HOUR),
+        (Cron(hour="9-17"), 16 * HOUR),
+        (Cron(hour=4, day="MON"), 7 * DAY),
+        (Cron(hour=4, day=2), 7 * DAY),
+        (Cron(hour=4, day="MON-FRI"), 3 * DAY),
+        (Cron(hour=4, day_of_month=1), 31 * DAY),
+        (Cron(hour=4, day_of_month=31), 61 * DAY),
+        (Cron(hour=4, day_of_month=29, month="FEB"), 1_461 * DAY),
+        (Cron(hour=4, day_of_month=31, month=2), (8 * 365 + 2) * DAY),
+        (Cron(hour=0, minute=0, day_of_month=1, month="JAN-DEC/6"), 184 * DAY),
+    ],
+    ids=str,
+)
+def test_the_longest_gap_is_what_a_watcher_has_to_wait(schedule: Schedule, gap: int) -> None:
+    assert schedule.longest_gap == gap

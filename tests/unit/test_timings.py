@@ -28,6 +28,11 @@ def test_only_a_laptop_is_impatient() -> None:
     ("broken", "line"),
     [
         ({"api_timeout": 30}, "api_timeout <= 29 s"),
+        ({"operations_timeout": 30}, "operations_timeout <= 29 s"),
+        ({"export_timeout": 60}, "export_timeout < EventBridge's floor of a minute"),
+        ({"wake_up_age": 59}, "wake_up_age >= 60 s"),
+        ({"job_start_within": 59}, "60 s <= job_start_within <= 6 h"),
+        ({"job_start_within": 6 * HOUR + 1}, "60 s <= job_start_within <= 6 h"),
         ({"sweep_timeout": 60}, "sweep_timeout < sweep_period"),
         ({"sweep_timeout": 20, "sweep_period": 30}, "sweep_period >= EventBridge's floor of a minute"),
         ({"lease": 54.9}, "lease (54.9 s) >= 2 x clock_skew + 3 x the longest call (55 s)"),
@@ -75,6 +80,9 @@ def test_a_broken_line_is_named(broken: dict[str, Any], line: str) -> None:
     [
         {"api_timeout": 29},
         {"lease": 55},
+        {"wake_up_age": 60},
+        {"job_start_within": 60},
+        {"job_start_within": 6 * HOUR},
         {"consumer_backoff": Backoff(base=8 * HOUR, cap=8 * HOUR, attempts=2)},
         {"dead_letter_retention": 14 * DAY, "consumer_record_life": 25 * DAY},
         {"idempotency_key_life": 7 * DAY},

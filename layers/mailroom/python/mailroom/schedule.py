@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import pairwise
 
 from mailroom.timings import DAY, HOUR, MINUTE, SCHEDULE_FLOOR
 
@@ -36,12 +38,17 @@ class Every:
         """The period in seconds."""
         return self.seconds + self.minutes * MINUTE + self.hours * HOUR + self.days * DAY
 
+    @property
+    def longest_gap(self) -> int:
+        """The most seconds between two firings, by EventBridge's minutes."""
+        return -(-max(self.period, SCHEDULE_FLOOR) // MINUTE) * MINUTE
+
     def to_eventbridge(self) -> str:
         """Write the rate expression, in whole minutes and not below EventBridge's floor.
 
         https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rate-expressions.html
         """
-        minutes = -(-max(self.period, SCHEDULE_FLOOR) // MINUTE)
+        minutes = self.longest_gap // MINUTE
         return f"rate({minutes} minute{'s' if minutes > 1 else ''})"
 
 
@@ -83,6 +90,27 @@ class Cron:
         if self.day is not None:
             _check_field("day", self.day, 1, 7, _DAYS)
 
+    @property
+    def longest_gap(self) -> int:
+        """The most seconds between two firings, found by looking at eight years of them: one leap year at least."""
+        minutes = sorted(
+            hour * 60 + minute for hour in _expand(self.hour, 0, 23) for minute in _expand(self.minute, 0, 59)
+        )
+        days = [day.toordinal() for day in _EIGHT_YEARS if self._is_on(day)]
+        if len(days) < 2:
+            return len(_EIGHT_YEARS) * DAY
+        within = max((later - earlier for earlier, later in pairwise(minutes)), default=0)
+        overnight = max(later - earlier for earlier, later in pairwise(days)) * DAY // MINUTE + minutes[0] - minutes[-1]
+        return max(within, overnight) * MINUTE
+
+    def _is_on(self, day: date) -> bool:
+        of_week = day.isoweekday() % 7 + 1
+        return (
+            day.month in _expand(self.month, 1, 12, _MONTHS)
+            and (self.day is None or of_week in _expand(self.day, 1, 7, _DAYS))
+            and (self.day_of_month is None or day.day in _expand(self.day_of_month, 1, 31))
+        )
+
     def to_eventbridge(self) -> str:
         """Write the six-field expression with its one `?`.
 
@@ -95,6 +123,7 @@ class Cron:
 
 Schedule = Every | Cron
 
+_EIGHT_YEARS = [date(2024, 1, 1) + timedelta(days=number) for number in range(8 * 365 + 2)]
 _TERM = re.compile(r"(?:\*|(?P<low>[0-9]+|[A-Z]{3})(?:-(?P<high>[0-9]+|[A-Z]{3}))?)(?:/(?P<step>[0-9]+))?")
 
 
@@ -116,3 +145,20 @@ def _check_field(name: str, value: int | str, low: int, high: int, names: list[s
             raise ScheduleError(f"{name}: {term} runs backwards")
         if match["step"] is not None and not 0 < int(match["step"]) <= high:
             raise ScheduleError(f"{name}: a step of {match['step']} never comes")
+
+
+def _expand(value: int | str, low: int, high: int, names: list[str] | None = None) -> set[int]:
+    """Answer the numbers that a field stands for, once it was checked."""
+    known = {word: low + position for position, word in enumerate(names or [])}
+
+    def number(word: str) -> int:
+        return known[word] if word in known else int(word)
+
+    found: set[int] = set()
+    for term in str(value).split(","):
+        bounds, _, step = term.partition("/")
+        first, _, last = (f"{low}-{high}" if bounds == "*" else bounds).partition("-")
+        start = number(first)
+        end = number(last) if last else high if step else start
+        found.update(range(start, end + 1, int(step or 1)))
+    return found

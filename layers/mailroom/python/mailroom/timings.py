@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -16,9 +17,17 @@ MAX_VISIBILITY = 43_200
 """Seconds a message may stay hidden, counted from its first receive.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
 MAX_QUEUE_RETENTION = 14 * DAY
+EXPIRY_NOTICE = 2 * DAY
+"""How long before SQS deletes a dead letter for good its alarm sounds."""
 SCHEDULE_FLOOR = MINUTE
 """EventBridge fires no schedule more often.
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rate-expressions.html"""
+MIN_RECORD_AGE = 60
+"""Lambda takes no shorter age for the records of a stream.
+https://docs.aws.amazon.com/lambda/latest/api/API_CreateEventSourceMapping.html"""
+MIN_EVENT_AGE, MAX_EVENT_AGE = 60, 6 * HOUR
+"""How long Lambda keeps an event that it could not start a function for.
+https://docs.aws.amazon.com/lambda/latest/api/API_PutFunctionEventInvokeConfig.html"""
 VISIBILITY_TIMEOUTS = 6
 """A queue's visibility in timeouts of its function.
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
@@ -40,6 +49,8 @@ class Timings:
     https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html"""
 
     api_timeout: int = 10
+    operations_timeout: int = MAX_API_TIMEOUT
+    """A redrive of many letters takes its time, and stops before this is up."""
     sweep_period: int = MINUTE
     sweep_timeout: int = 55
     sweep_tick: float = 5
@@ -81,6 +92,10 @@ class Timings:
         """Answer the visibility timeout of a queue whose function may run this long."""
         return VISIBILITY_TIMEOUTS * function_timeout + self.batching_window
 
+    def longest_stay(self, function_timeout: int) -> int:
+        """Answer the seconds after which a consumer has handled a message, or given it up."""
+        return math.ceil(self.consumer_backoff.longest_span()) + self.visibility(function_timeout)
+
     @property
     def longest_call(self) -> float:
         """The seconds that one AWS call may take, with its own retries."""
@@ -103,7 +118,14 @@ class Timings:
         retry_span = self.consumer_backoff.longest_span()
         lease_floor = 2 * self.clock_skew + 3 * self.longest_call
         yield "api_timeout <= 29 s", self.api_timeout <= MAX_API_TIMEOUT
+        yield "operations_timeout <= 29 s", self.operations_timeout <= MAX_API_TIMEOUT
         yield "sweep_timeout < sweep_period", self.sweep_timeout < self.sweep_period
+        yield "export_timeout < EventBridge's floor of a minute", self.export_timeout < SCHEDULE_FLOOR
+        yield "wake_up_age >= 60 s", self.wake_up_age >= MIN_RECORD_AGE
+        yield (
+            "60 s <= job_start_within <= 6 h",
+            MIN_EVENT_AGE <= self.job_start_within <= MAX_EVENT_AGE,
+        )
         yield "sweep_period >= EventBridge's floor of a minute", self.sweep_period >= SCHEDULE_FLOOR
         yield (
             f"lease ({self.lease:g} s) >= 2 x clock_skew + 3 x the longest call ({lease_floor:g} s)",
