@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from mailroom import clients
-from mailroom.clock import epoch_milliseconds, timestamp
+from mailroom.clock import epoch_milliseconds
 from mailroom.consumer import is_final, record_prefix
 from mailroom.dead_letters.letter import BECAME, OUTBOX, Action, read_history
 from mailroom.deployment import Deployment
@@ -285,9 +285,10 @@ class Tracer:
             yield Step(row.first_failed_at, name, StepKind.FAILED, "for the first time")
         if row.failed_at and failure:
             yield Step(row.failed_at, name, StepKind.FAILED, f"{_attempts(attempts)}: {_said(failure)}")
-        # The record is to live so long from the moment at which its last attempt began.
+        # The record is to live so long from the moment at which its last attempt began; only the second is known,
+        # and written so it sorts after what is known to have happened within it.
         life = timedelta(seconds=self._runtime.timings.consumer_record_life)
-        began = timestamp(row.expires_at - life)
+        began = (row.expires_at - life).strftime("%Y-%m-%dT%H:%M:%SZ")
         if row.status == COMPLETED:
             yield Step(began, name, StepKind.HANDLED, _attempts(attempts))
         elif row.status == INPROGRESS:

@@ -33,9 +33,9 @@ def use_local_stack() -> None:
     path = _description()
     try:
         description = json.loads(path.read_text())
-        endpoint, region = description["endpoint_url"], description["region"]
+        endpoint, region = str(description["endpoint_url"]), str(description["region"])
         address = urlsplit(endpoint)
-        with socket.create_connection((address.hostname, address.port or 80), timeout=_PATIENCE):
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=_PATIENCE):
             pass
     except FileNotFoundError as error:
         raise LocalStackDown(
