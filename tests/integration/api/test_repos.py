@@ -93,7 +93,7 @@ def test_a_repository_is_not_looked_for__under_an_id_that_none_can_have(
 
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
-    [("DELETE", REPOS, "POST"), ("PUT", REPOS, "POST"), ("POST", f"{REPOS}/1", "DELETE, GET, PATCH"),
+    [("DELETE", REPOS, "GET, POST"), ("PUT", REPOS, "GET, POST"), ("POST", f"{REPOS}/1", "DELETE, GET, PATCH"),
      ("PROPFIND", "/api/v1/owners/owner-1", "GET, PUT")],
 )  # fmt: skip
 def test_the_answer_says_which_methods_there_are__to_another_one(

@@ -7,12 +7,23 @@ from typing import Self
 from pydantic import BaseModel
 
 from app.events import RepoCreated, RepoDeleted, RepoRenamed
-from app.owners import DEFAULT_REPO_QUOTA, Owner, PutOwner, QuotaExceeded, find_owner, set_owner
-from app.repos import CreateRepo, NoSuchRepo, RenameRepo, Repo, create_repo, delete_repo, find_repo, rename_repo
+from app.owners import DEFAULT_REPO_QUOTA, Owner, OwnerId, PutOwner, QuotaExceeded, find_owner, set_owner
+from app.repos import (
+    CreateRepo,
+    NoSuchRepo,
+    RenameRepo,
+    Repo,
+    create_repo,
+    delete_repo,
+    find_repo,
+    list_repos,
+    rename_repo,
+)
 from mailroom.http.api import Api
 from mailroom.http.call import Call
 from mailroom.http.precondition import etag
 from mailroom.http.problem import ProblemKind
+from mailroom.http.query import Limit, Query
 from mailroom.http.reply import Reply
 from mailroom.needs import Access
 
@@ -47,6 +58,21 @@ class RepoView(BaseModel):
         )
 
 
+class RepoPage(BaseModel):
+    """Some repositories of an owner, oldest first; the last page has no `next_cursor`."""
+
+    items: list[RepoView]
+    next_cursor: str | None
+
+
+class ListRepos(Query):
+    """Whose repositories to list, and from where on."""
+
+    owner_id: OwnerId
+    limit: Limit = 25
+    cursor: str | None = None
+
+
 class OwnerView(BaseModel):
     """An owner as callers see it: with the quota that counts, set or not."""
 
@@ -66,6 +92,18 @@ def post_repo(command: CreateRepo, call: Call) -> Reply:
     """Make a repository."""
     repo = create_repo(command, call.work)
     return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}", etag=etag(repo.version))
+
+
+@api.get("/api/v1/repos", query=ListRepos)
+def get_repos(query: ListRepos, call: Call) -> Reply:
+    """List an owner's repositories.
+
+    The list follows what happens within moments: a new repository may be missing at first. Nothing that was there
+    all the time is left out or repeated from page to page. The last page has no `next_cursor`, and may be empty.
+    """
+    after = call.cursors.read(query.cursor, owner_id=query.owner_id, id=None)
+    repos, last = list_repos(query.owner_id, call.work, after=after, limit=query.limit)
+    return Reply(200, RepoPage(items=[RepoView.of(repo) for repo in repos], next_cursor=call.cursors.write(last)))
 
 
 @api.get("/api/v1/repos/{repo_id}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import StringConstraints
 from pynamodb.attributes import UnicodeAttribute
+from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from app.events import RepoCreated, RepoDeleted, RepoRenamed
 from app.owners import OwnerId, count_repo, uncount_repo
@@ -28,6 +30,17 @@ class NoSuchRepo(Exception):
         super().__init__(f"there is no repository {repo_id}")
 
 
+class ReposOfOwner(GlobalSecondaryIndex["Repo"]):  # type: ignore[no-untyped-call]
+    """The repositories of each owner, oldest first; it follows the table within moments."""
+
+    class Meta:
+        index_name = "of_owner"
+        projection = AllProjection()
+
+    owner_id = UnicodeAttribute(hash_key=True)
+    id = UnicodeAttribute(range_key=True)
+
+
 class Repo(SubjectRow):
     """A repository; events about it have the subject `repos/<id>`."""
 
@@ -38,6 +51,7 @@ class Repo(SubjectRow):
     name = UnicodeAttribute()
     owner_id = UnicodeAttribute()
     created_at = UnicodeAttribute()
+    of_owner = ReposOfOwner()
 
 
 class CreateRepo(Command):
@@ -74,6 +88,13 @@ def find_repo(repo_id: str, work: UnitOfWork) -> Repo:
     if repo is None:
         raise NoSuchRepo(repo_id)
     return repo
+
+
+def list_repos(
+    owner_id: str, work: UnitOfWork, *, after: Mapping[str, Any] | None, limit: int
+) -> tuple[list[Repo], dict[str, Any] | None]:
+    """Answer some repositories of an owner, oldest first, and the key that the next ones come after."""
+    return work.page(Repo, Repo.of_owner, owner_id, after=after, limit=limit)
 
 
 def rename_repo(repo: Repo, command: RenameRepo, work: UnitOfWork) -> None:

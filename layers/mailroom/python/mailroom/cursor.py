@@ -38,6 +38,7 @@ def read_cursor(text: str | None, **expected: str | None) -> dict[str, Any] | No
     try:
         key = json.loads(base64.b64decode(text.encode(), altchars=b"-_", validate=True))
         values = {name: typed["S"] for name, typed in key.items()}
+        json.dumps(values, ensure_ascii=False).encode()  # lone surrogates get this far, and no further
     except (ValueError, binascii.Error, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise BadCursor("the cursor is malformed; start again without one") from error
     fits = values.keys() == expected.keys() and all(isinstance(value, str) for value in values.values())

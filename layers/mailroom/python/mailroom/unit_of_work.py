@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
+from pynamodb.indexes import Index
 from ulid import ULID
 
 from mailroom import idempotency, telemetry
@@ -101,6 +102,23 @@ class UnitOfWork:
             return model.get(hash_key, range_key, consistent_read=True)
         except model.DoesNotExist:
             return None
+
+    def page(
+        self, model: type[M], index: Index[M], hash_key: str, *, after: Mapping[str, Any] | None, limit: int
+    ) -> tuple[list[M], dict[str, Any] | None]:
+        """Read one page of an index, and the key that the next page starts after; None after the last one.
+
+        An index follows its table within moments: a row may be missing yet, or be there still. The next page may
+        turn out empty.
+
+        Raises
+        ------
+        NotDeclared
+            If the declaration does not read or write the model.
+        """
+        _declared(model in self._access.reads + self._access.writes, model, "reads")
+        found = index.query(hash_key, limit=limit, last_evaluated_key=None if after is None else dict(after))
+        return list(found), found.last_evaluated_key
 
     def save(self, row: Row, *, condition: Condition | None = None, refused: Exception | None = None) -> None:
         """Write a new or changed row; one that events are about is written under its version.

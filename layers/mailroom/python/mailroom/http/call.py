@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mailroom.http.caller import Caller
+from mailroom.http.cursors import Cursors
 from mailroom.http.precondition import ANY, IfMatch
 from mailroom.unit_of_work import UnitOfWork
 
@@ -19,6 +20,8 @@ class Call:
         Takes the rows and events of the request; the edge commits it once the route has replied.
     deadline
         The `clock.monotonic()` from which nothing new is begun.
+    cursors
+        Those of this route and this caller.
     if_match
         The versions that a PATCH or DELETE is for: the route has to hold them against what it finds.
     """
@@ -26,6 +29,7 @@ class Call:
     work: UnitOfWork
     caller: Caller
     deadline: float
+    cursors: Cursors
     if_match: IfMatch = ANY
 
     def out_of_time(self) -> bool:

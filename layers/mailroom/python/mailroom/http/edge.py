@@ -17,6 +17,7 @@ from mailroom.http.body import Body, read_body
 from mailroom.http.call import Call
 from mailroom.http.caller import Caller, caller_of
 from mailroom.http.command import Command
+from mailroom.http.cursors import Cursors
 from mailroom.http.idempotency_key import HEADER, fingerprint, read_key, scoped
 from mailroom.http.precondition import ANY, IfMatch, read_if_match
 from mailroom.http.precondition import HEADER as IF_MATCH
@@ -177,7 +178,13 @@ class Edge:
     def _act(self, request: _Request, asked: _Asked) -> Answer:
         route = request.route
         work = UnitOfWork(self._runtime, self._access if route.commits else _reading(self._access))
-        call = Call(work, asked.caller, self._runtime.deadline(request.context), asked.if_match)
+        call = Call(
+            work,
+            asked.caller,
+            deadline=self._runtime.deadline(request.context),
+            cursors=Cursors.of(route.name, asked.caller),
+            if_match=asked.if_match,
+        )
         answer = route.function(*asked.inputs, call, **request.arguments).answer()
         if route.commits:
             _commit(work, answer, asked.if_match)
