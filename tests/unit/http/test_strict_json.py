@@ -84,6 +84,31 @@ def test_the_canonical_form_is_the_same__for_any_order_of_names() -> None:
     assert canonical(parse('{"b": {"d": 1, "c": 2}, "a": 3}')) == canonical(parse('{"a": 3, "b": {"c": 2, "d": 1}}'))
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1", "1.0"),
+        ("1", "1e0"),
+        ("100", "1E2"),
+        ("100", "1000e-1"),
+        ("0", "-0.0"),
+        ("-7", "-7.000"),
+        ("1.5", "15e-1"),
+        ("1e100", "10e99"),
+        ("9007199254740991", "9007199254740991.0"),
+    ],
+)
+def test_the_canonical_form_is_the_same__for_any_spelling_of_a_number(one: str, other: str) -> None:
+    assert canonical(parse(f'{{"a": [{one}]}}')) == canonical(parse(f'{{"a": [{other}]}}'))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("1", "1.1"), ("1", "-1"), ("1", '"1"'), ("1", "true"), ("0", "false"), ("0", "null")]
+)
+def test_the_canonical_form_differs__for_another_number_or_none(one: str, other: str) -> None:
+    assert canonical(parse(f'{{"a": {one}}}')) != canonical(parse(f'{{"a": {other}}}'))
+
+
 @pytest.mark.parametrize("other", ['{"a": [2, 1]}', '{"a": ["1", 2]}', '{"a": [1, 2], "b": null}', '{"A": [1, 2]}'])
 def test_the_canonical_form_differs__for_other_content(other: str) -> None:
     assert canonical(parse(other)) != canonical(parse('{"a": [1, 2]}'))

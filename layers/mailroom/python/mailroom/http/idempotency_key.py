@@ -54,6 +54,9 @@ def scoped(key: str, *, caller: Caller, method: str, path: str) -> str:
 def fingerprint(*, body: str, query: Mapping[str, str], if_match: str | None) -> str:
     """Answer what tells a request from another one that has its key; the record keeps its SHA-256.
 
+    The same request has the same JSON value as its body (`strict_json.canonical` says when), the same query
+    parameters in any order, and the same If-Match, letter by letter.
+
     Parameters
     ----------
     body

@@ -55,7 +55,11 @@ def parse(text: str) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Write a value so that neither the order of names nor white space makes a difference."""
+    """Write a parsed value so that only what it says makes a difference.
+
+    Equal are the order of names, white space, escapes and the spelling of a number, which is compared as a double
+    (as in RFC 8785). Different are other strings and numbers, another order in a list, and null for a missing name.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -87,7 +91,11 @@ def _integer(literal: str) -> int | _Misfit:
 
 
 def _float(literal: str) -> float | _Misfit:
-    return float(literal) if _fits(literal) else _Misfit(f"the number {_shown(literal)} does not fit")
+    if not _fits(literal):
+        return _Misfit(f"the number {_shown(literal)} does not fit")
+    number = float(literal)
+    # JSON has one kind of number, and writers differ in how they spell it: 1.0 and 1e0 are the 1 that 1 is.
+    return int(number) if number.is_integer() and abs(number) <= MAX_INTEGER else number
 
 
 def _fits(literal: str) -> bool:
