@@ -44,7 +44,7 @@ def say_nothing_is_meant(operator: Operator, *, dry_run: bool) -> None:
     """Answer that there is nothing to do, which is no error."""
     nothing = document_of(Plan(()))
     document = {"dry_run": dry_run, "plan": nothing, "results": [], "counts": {}, "stopped": None}
-    operator.answer(document, paragraph("No dead letter is meant: there is nothing to redrive."))
+    operator.answer(document, paragraph("Nothing dead matches: there is nothing to redrive."))
 
 
 def agree(plan: Plan, *, canary: bool, force: bool) -> None:
