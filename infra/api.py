@@ -1,4 +1,4 @@
-"""The HTTP API."""
+"""The HTTP APIs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from constructs import Construct
 
 from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
-from infra.monitoring import MINUTE, Runbook
+from infra.monitoring import MINUTE, Advice, Runbook, When
 from infra.surroundings import Surroundings
 from mailroom.idempotency import IdempotencyRow
 from mailroom.needs import Access
+from mailroom.operations.api import api as operations
 
-NAME = "api"
+API, OPERATIONS = "api", "operations"
 _LOGGED = {
     "requestId": "requestId",
     "requestTime": "requestTime",
@@ -37,8 +38,16 @@ _LOGGED = {
 """https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-logging-variables.html"""
 
 
-class PublicApi(Construct):
-    """The API that callers use, in front of one function that knows its routes."""
+class FunctionApi(Construct):
+    """An HTTP API in front of one function that knows its routes.
+
+    Parameters
+    ----------
+    below
+        The path below which everything goes to the function.
+    signed
+        Whether callers sign their requests with AWS credentials.
+    """
 
     def __init__(
         self,
@@ -46,19 +55,19 @@ class PublicApi(Construct):
         id_: str,
         *,
         surroundings: Surroundings,
-        access: Access,
+        workload: Workload,
+        below: str,
+        signed: bool,
     ) -> None:
         super().__init__(scope, id_)
         self._surroundings = surroundings
-        self.function = self._build_function(access)
+        self.function = self._build_function(workload)
         self.api = apigatewayv2.HttpApi(self, "Http", create_default_stage=False)
         self.stage = self._build_stage()
-        self._add_routes()
+        self._add_routes(below, signed=signed)
         self._add_alarm()
 
-    def _build_function(self, access: Access) -> LambdaFunction:
-        timeout = self._surroundings.timings.api_timeout
-        workload = Workload(name=NAME, folder="api", access=access, timeout=timeout)
+    def _build_function(self, workload: Workload) -> LambdaFunction:
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
         function.allow(IdempotencyRow, RECORD_ACTIONS)
         return function
@@ -82,12 +91,12 @@ class PublicApi(Construct):
         line = json.dumps({name: f"$context.{variable}" for name, variable in _LOGGED.items()})
         return apigatewayv2.CfnStage.AccessLogSettingsProperty(destination_arn=group.log_group_arn, format=line)
 
-    def _add_routes(self) -> None:
+    def _add_routes(self, below: str, *, signed: bool) -> None:
         self.api.add_routes(
-            path="/api/{proxy+}",
+            path=f"{below}/{{proxy+}}",
             methods=[apigatewayv2.HttpMethod.ANY],
             integration=HttpLambdaIntegration("Function", self.function.function),
-            authorizer=HttpIamAuthorizer() if self._surroundings.stage.auth == "iam" else None,
+            authorizer=HttpIamAuthorizer() if signed else None,
         )
 
     def _add_alarm(self) -> None:
@@ -95,8 +104,47 @@ class PublicApi(Construct):
             self,
             "Errors",
             metric=self.api.metric_server_error(period=MINUTE, statistic="Sum"),
-            above=0,
-            means="The API answered a request with a 5xx.",
-            first=self.function.tail,
-            runbook=Runbook.API_ERRORS,
+            when=When(above=0),
+            advice=Advice(
+                means=f"The HTTP API {self.function.name} answered a request with a 5xx.",
+                first=self.function.tail,
+                runbook=Runbook.API_ERRORS,
+            ),
+        )
+
+
+class PublicApi(FunctionApi):
+    """The API that callers use: who they are is what the stage asks."""
+
+    def __init__(self, scope: Construct, id_: str, *, surroundings: Surroundings, access: Access) -> None:
+        super().__init__(
+            scope,
+            id_,
+            surroundings=surroundings,
+            workload=Workload(name=API, folder="api", access=access, timeout=surroundings.timings.api_timeout),
+            below="/api",
+            signed=surroundings.stage.auth == "iam",
+        )
+
+
+class OperationsApi(FunctionApi):
+    """The API that operators use: an API of its own, which no flood of requests to the other one can throttle.
+
+    On AWS they sign their requests, whatever the stage asks of the public; who may call it is then IAM's to say, by
+    `execute-api:Invoke`.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, surroundings: Surroundings) -> None:
+        super().__init__(
+            scope,
+            id_,
+            surroundings=surroundings,
+            workload=Workload(
+                name=OPERATIONS,
+                folder="operations",
+                access=operations.access,
+                timeout=surroundings.timings.operations_timeout,
+            ),
+            below="/ops",
+            signed=surroundings.stage.on_aws,
         )

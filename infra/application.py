@@ -7,12 +7,15 @@ from typing import Self
 
 from app.api import api
 from app.settings import AppSettings
+from infra.api import API, OPERATIONS
 from mailroom.consumer import Consumer
+from mailroom.controls import RELAY
 from mailroom.declarations import DeclarationError, discover
 from mailroom.job import Job
 from mailroom.needs import Access
 from mailroom.row import Row
 from mailroom.settings import Environment, Settings
+from mailroom.timings import TimingError, Timings
 
 SETTINGS: tuple[type[Environment], ...] = (Settings, AppSettings)
 """The settings that every function gets: the machinery's and the application's."""
@@ -39,12 +42,25 @@ class Application:
         Raises
         ------
         DeclarationError
-            If two jobs, or two consumers, or a consumer and a job have the same name.
+            If two of them have the same name, or one has the name of a function that is always there.
         """
         consumers = discover("app.consumers", Consumer)
         jobs = [*discover("mailroom.jobs", Job), *discover("app.jobs", Job)]
         _check_names([*consumers, *jobs])
         return cls(api=api.access, consumers=tuple(consumers), jobs=tuple(jobs))
+
+    def check(self, timings: Timings) -> None:
+        """See that no job of the machinery may still run when it is fired again: each has work for every firing.
+
+        Raises
+        ------
+        TimingError
+            If one may; the message names it.
+        """
+        for job in self.jobs:
+            timeout, period = job.timeout or timings.job_timeout, job.schedule.longest_gap
+            if job.module.startswith("mailroom.") and timeout >= period:
+                raise TimingError(f"the job {job.name} may run for {timeout} s and is fired every {period} s")
 
     @property
     def models(self) -> tuple[type[Row], ...]:
@@ -65,7 +81,7 @@ def _model(short_name: str) -> type[Row]:
 
 
 def _check_names(declarations: list[Consumer | Job]) -> None:
-    taken: dict[str, str] = {}
+    taken = dict.fromkeys((API, OPERATIONS, RELAY), "the machinery")
     for declaration in declarations:
         if declaration.name in taken:
             both = f"{taken[declaration.name]} and {declaration.module}"

@@ -12,7 +12,7 @@ from constructs import Construct
 
 from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
-from infra.monitoring import Runbook
+from infra.monitoring import Advice, Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
 from infra.surroundings import Surroundings
 from mailroom.consumer import QUEUE_VARIABLE, Consumer
@@ -57,17 +57,28 @@ class DeployedConsumer(Construct):
             "Messages",
             surroundings=self._surroundings,
             function_timeout=self.function.workload.timeout,
-            means=f"The consumer {self._consumer.name} gave up on a message.",
-            first=self.function.tail,
+            gave_up=self._advise(
+                "The consumer {name} gave up on a message.", "dead list --source {name}", Runbook.DEAD_LETTERS
+            ),
+            too_old=self._advise(
+                "The consumer {name} does not keep up: a message is older than all its attempts take.",
+                "status",
+                Runbook.OLD_MESSAGES,
+            ),
         )
+
+    def _advise(self, means: str, first: str, runbook: Runbook) -> Advice:
+        name, command = self._consumer.name, self._surroundings.alarms.command
+        return Advice(means=means.format(name=name), first=command(first.format(name=name)), runbook=runbook)
 
     def _subscribe(self, bus: events.EventBus) -> DeadLetterQueue:
         undelivered = DeadLetterQueue(
             self,
             "Undelivered",
             surroundings=self._surroundings,
-            means=f"EventBridge could not put an event into the queue of {self._consumer.name}.",
-            runbook=Runbook.UNDELIVERED,
+            advice=self._advise(
+                "EventBridge could not put an event into the queue of {name}.", "status", Runbook.UNDELIVERED
+            ),
         )
         events.Rule(
             self,

@@ -12,12 +12,17 @@ from constructs import Construct
 
 from infra.grants import LEASE_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
-from infra.monitoring import Runbook
+from infra.monitoring import Advice, Runbook, When
 from infra.queue import DeadLetterQueue
 from infra.surroundings import Surroundings
 from mailroom.deployment import DEAD, UNDELIVERED
 from mailroom.job import Job
 from mailroom.lease import LeaseRow
+from mailroom.schedule import Schedule
+from mailroom.timings import DAY, MINUTE
+
+_SHORTEST_SILENCE = 5 * MINUTE
+_LONGEST_LOOK = 7 * DAY
 
 
 class DeployedJob(Construct):
@@ -30,6 +35,7 @@ class DeployedJob(Construct):
         self.function = self._build_function()
         self.dead = self._keep_failed_runs()
         self.undelivered = self._schedule()
+        self._watch()
 
     @property
     def queues(self) -> dict[str, str]:
@@ -52,9 +58,7 @@ class DeployedJob(Construct):
             self,
             "Dead",
             surroundings=self._surroundings,
-            means=f"A run of the job {self._job.name} failed, its repetitions too.",
-            first=self.function.tail,
-            runbook=Runbook.FAILED_JOBS,
+            advice=self._advise("A run of the job {name} failed, its repetitions too.", Runbook.FAILED_JOBS),
         )
         self.function.function.configure_async_invoke(
             on_failure=destinations.SqsDestination(dead.queue),
@@ -69,8 +73,7 @@ class DeployedJob(Construct):
             self,
             "Undelivered",
             surroundings=self._surroundings,
-            means=f"EventBridge could not start the job {self._job.name}.",
-            runbook=Runbook.UNDELIVERED,
+            advice=self._advise("EventBridge could not start the job {name}.", Runbook.UNDELIVERED),
         )
         events.Rule(
             self,
@@ -86,6 +89,35 @@ class DeployedJob(Construct):
             ],
         )
         return undelivered
+
+    def _watch(self) -> None:
+        """Sound when nothing was started for longer than the schedule allows: Lambda reports no zeros, only silence."""
+        window = silence_of(self._job.schedule)
+        if window is None:
+            return
+        period, periods = window
+        self._surroundings.alarms.add(
+            self,
+            "Silent",
+            metric=self.function.function.metric_invocations(period=Duration.seconds(period), statistic="Sum"),
+            when=When(below=1, periods=periods, silence=True),
+            advice=self._advise("The job {name} has not run for longer than its schedule allows.", Runbook.SILENT_JOBS),
+        )
+
+    def _advise(self, means: str, runbook: Runbook) -> Advice:
+        first = self._surroundings.alarms.command("jobs")
+        return Advice(means=means.format(name=self._job.name), first=first, runbook=runbook)
+
+
+def silence_of(schedule: Schedule) -> tuple[int, int] | None:
+    """Answer for how many periods of how many seconds a job must not have run before that means something.
+
+    None if that is longer than an alarm looks back: seven days, in periods of a day at most.
+    https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-limits.html
+    """
+    period = min(schedule.longest_gap, DAY)
+    periods = max(-(-schedule.longest_gap // period) + 1, -(-_SHORTEST_SILENCE // period))
+    return (period, periods) if period * periods <= _LONGEST_LOOK else None
 
 
 class Jobs(Construct):

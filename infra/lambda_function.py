@@ -15,7 +15,7 @@ from constructs import Construct
 from infra.grants import grant_access, grant_table
 from infra.layers import NOT_DEPLOYED
 from infra.layout import FUNCTIONS
-from infra.monitoring import MINUTE, Runbook
+from infra.monitoring import MINUTE, Advice, Runbook, When
 from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError
@@ -153,18 +153,21 @@ class LambdaFunction(Construct):
             self,
             "Errors",
             metric=self.function.metric_errors(period=MINUTE, statistic="Sum"),
-            above=0,
-            means=f"The function {self.name} raised an error, timed out or was killed.",
-            first=self.tail,
-            runbook=Runbook.FUNCTION_ERRORS,
+            when=When(above=0),
+            advice=Advice(
+                means=f"The function {self.name} raised an error, timed out or was killed.",
+                first=self.tail,
+                runbook=Runbook.FUNCTION_ERRORS,
+            ),
         )
         self._surroundings.alarms.add(
             self,
             "Throttles",
             metric=self.function.metric_throttles(period=MINUTE, statistic="Sum"),
-            above=0,
-            means=f"Lambda refused to start the function {self.name}: the account's concurrency is used up.",
-            first="aws lambda get-account-settings",
-            runbook=Runbook.THROTTLES,
-            minutes=3,
+            when=When(above=0, periods=3),
+            advice=Advice(
+                means=f"Lambda refused to start the function {self.name}: the account's concurrency is used up.",
+                first="aws lambda get-account-settings",
+                runbook=Runbook.THROTTLES,
+            ),
         )

@@ -9,16 +9,16 @@ from constructs import Construct
 
 from infra.grants import LEASE_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
-from infra.monitoring import MINUTE, Runbook
+from infra.monitoring import MINUTE, Advice, Runbook, When
 from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
+from mailroom.controls import RELAY
 from mailroom.lease import LeaseRow
 from mailroom.needs import Access
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import PENDING_PREFIX, OutboxRow
 
-NAME = "relay"
 _NEW_MAIL = {
     "eventName": lambda_.FilterRule.is_equal("INSERT"),
     "dynamodb": {"Keys": {OutboxRow.partition.attr_name: {"S": lambda_.FilterRule.begins_with(PENDING_PREFIX)}}},
@@ -39,7 +39,7 @@ class DeployedRelay(Construct):
     def _build_function(self) -> LambdaFunction:
         access = Access(writes=(OutboxRow,), uses=(Relay,))
         timeout = self._surroundings.timings.wake_up_timeout
-        workload = Workload(name=NAME, folder="relay", access=access, timeout=timeout)
+        workload = Workload(name=RELAY, folder="relay", access=access, timeout=timeout)
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
         function.allow(LeaseRow, LEASE_ACTIONS)
         return function
@@ -66,8 +66,10 @@ class DeployedRelay(Construct):
             self,
             "Late",
             metric=self.function.function.metric("IteratorAge", period=MINUTE, statistic="Maximum"),
-            above=_SLOW.to_milliseconds(),
-            means="The relay is woken more than five minutes late.",
-            first=self.function.tail,
-            runbook=Runbook.SLOW_RELAY,
+            when=When(above=_SLOW.to_milliseconds()),
+            advice=Advice(
+                means="The relay is woken more than five minutes late.",
+                first=self._surroundings.alarms.command("status"),
+                runbook=Runbook.SLOW_RELAY,
+            ),
         )

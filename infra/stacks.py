@@ -8,13 +8,14 @@ from aws_cdk import Environment, Stack
 from aws_cdk import aws_events as events
 from constructs import Construct
 
-from infra.api import PublicApi
+from infra.api import OperationsApi, PublicApi
 from infra.application import Application
 from infra.consumers import Consumers
+from infra.dashboard import Dashboard
 from infra.jobs import Jobs
 from infra.lambda_function import LambdaFunction
 from infra.layers import Layers
-from infra.monitoring import Alarms
+from infra.monitoring import Alarms, GaugeAlarms
 from infra.outbox import DeployedRelay
 from infra.outputs import describe
 from infra.rules import check_rules
@@ -66,22 +67,29 @@ class ServiceStack(Stack):
             layers=Layers(self, "Layers", stage=stage).all,
         )
         self.api = PublicApi(self, "Api", surroundings=surroundings, access=application.api)
+        self.operations = OperationsApi(self, "Operations", surroundings=surroundings)
         self.relay = DeployedRelay(self, "Relay", surroundings=surroundings)
         self.jobs = Jobs(self, "Jobs", jobs=application.jobs, surroundings=surroundings)
         self.consumers = Consumers(
             self, "Consumers", consumers=application.consumers, surroundings=surroundings, bus=self.bus
         )
+        GaugeAlarms(self, "Gauges", alarms=surroundings.alarms)
+        if stage.on_aws:
+            Dashboard(self, "Dashboard", api=self.api, consumers=self.consumers.all, jobs=self.jobs.all)
         self._describe(surroundings)
 
     def _describe(self, surroundings: Surroundings) -> None:
         whole = {
             "api_id": self.api.api.api_id,
             "api_url": self.api.stage.url,
+            "ops_id": self.operations.api.api_id,
+            "ops_url": self.operations.stage.url,
             "settings": surroundings.environment(),
             "tables": surroundings.tables.names(),
             "buses": {BUS: self.bus.event_bus_name},
         }
-        queues: dict[LambdaFunction, dict[str, str]] = {self.api.function: {}, self.relay.function: {}}
+        single = (self.api.function, self.operations.function, self.relay.function)
+        queues: dict[LambdaFunction, dict[str, str]] = {each: {} for each in single}
         queues |= {each.function: each.queues for each in self.consumers.all}
         queues |= {each.function: each.queues for each in self.jobs.all}
         describe(self, whole, queues=queues)
@@ -93,10 +101,11 @@ def add_stacks(scope: Construct, *, stage: StageConfig, env: Environment) -> tup
     Raises
     ------
     TimingError
-        If the stage's durations contradict each other.
+        If the stage's durations contradict each other, or a job of the machinery may run into its next firing.
     """
     stage.timings.check()
     application = Application.discover()
+    application.check(stage.timings)
     data = DataStack(scope, data_stack(stage.name), stage=stage, models=application.models, env=env)
     service = ServiceStack(
         scope, service_stack(stage.name), stage=stage, application=application, tables=data.tables, env=env

@@ -1,4 +1,4 @@
-"""Completes a deployment where the emulator falls short of AWS: expiry, the e-mail sender, and two permissions."""
+"""Completes a deployment where the emulator falls short of AWS: expiry, the e-mail sender, and a few permissions."""
 
 import json
 from collections.abc import Iterator
@@ -7,8 +7,9 @@ from typing import Any
 
 from local.stack import LocalStack
 
-_CHECKED_AGAINST_ANOTHER_RESOURCE = {"events:DescribeEventBus", "ses:SendEmail"}
-"""The emulator holds these against a rule and against no resource at all, where AWS takes the bus and the identity."""
+_CHECKED_AGAINST_ANOTHER_RESOURCE = {"events:DescribeEventBus", "events:DescribeRule", "ses:SendEmail"}
+"""The emulator holds these against a rule, against a rule's ARN with the name of the default bus in it, and against no
+resource at all, where AWS takes the bus, the rule and the identity."""
 
 _WIDENED = "WidenedForTheEmulator"
 

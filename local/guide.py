@@ -12,6 +12,7 @@ def addresses(stack: LocalStack) -> dict[str, str]:
     """Return the URLs worth knowing."""
     return {
         "API": f"{stack.api_url}/api/v1",
+        "operators' API": f"{stack.ops_url}/ops/v1",
         "captured e-mails": Mailbox(stack.endpoint_url).url,
         "AWS endpoint": stack.endpoint_url,
     }

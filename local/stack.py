@@ -26,9 +26,12 @@ class LocalStack(Deployment):
     @classmethod
     def deployed_at(cls, endpoint_url: str, deployment: Deployment) -> "LocalStack":
         """Build it from what the service stack tells of itself."""
-        # The URL that CloudFormation knows has AWS's host name, which leads nowhere from here.
-        api_url = f"{endpoint_url}/_aws/execute-api/{deployment.api_id}/$default"
-        return cls(**{**asdict(deployment), "api_url": api_url, "endpoint_url": endpoint_url})
+        # The URLs that CloudFormation knows have AWS's host name, which leads nowhere from here.
+        urls = {
+            "api_url": f"{endpoint_url}/_aws/execute-api/{deployment.api_id}/$default",
+            "ops_url": f"{endpoint_url}/_aws/execute-api/{deployment.ops_id}/$default",
+        }
+        return cls(**{**asdict(deployment), **urls, "endpoint_url": endpoint_url})
 
     @classmethod
     def read(cls, path: Path) -> "LocalStack":

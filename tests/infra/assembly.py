@@ -107,8 +107,19 @@ class Assembly:
         return [
             each["Properties"]["MetricName"]
             for each in self.of_type("CloudWatch::Alarm").values()
-            if logical_id in [id_in(one["Value"]) for one in each["Properties"]["Dimensions"]]
+            if logical_id in [id_in(one["Value"]) for one in each["Properties"].get("Dimensions", [])]
         ]
+
+    def alarm(self, metric: str, logical_id: str | None = None) -> dict[str, Any]:
+        """Answer the alarm on a metric of a resource, or on one without dimensions."""
+        (alarm,) = (
+            each["Properties"]
+            for each in self.of_type("CloudWatch::Alarm").values()
+            if each["Properties"]["MetricName"] == metric
+            and [id_in(one["Value"]) for one in each["Properties"].get("Dimensions", [])]
+            == [logical_id][: bool(logical_id)]
+        )
+        return alarm
 
     def grants(self, function: str) -> dict[str, set[str]]:
         """Answer what a function may do, action by action, by resource; tables are `table/<short name>`."""

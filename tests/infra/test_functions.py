@@ -30,7 +30,7 @@ def variables(assembly: Assembly, name: str) -> dict[str, str]:
 @pytest.mark.parametrize("handler", HANDLERS, ids=lambda path: path.parent.name)
 def test_a_handler_imports__with_only_the_layers_and_without_region_or_credentials(handler: Path) -> None:
     code = f"import runpy; runpy.run_path({str(handler)!r})['handler']"
-    done = subprocess.run(  # noqa: S603 - our own interpreter
+    done = subprocess.run(
         [sys.executable, "-P", "-S", "-s", "-B", "-c", code],
         env={"PYTHONPATH": ":".join(map(str, LAYER_FOLDERS))},
         capture_output=True,

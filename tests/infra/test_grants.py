@@ -7,6 +7,7 @@ import pytest
 from app.consumers.notifications import notifications
 from infra.application import Application
 from infra.grants import LEASE_ACTIONS, PUBLISH_ACTIONS, RECORD_ACTIONS
+from mailroom.deployment import names_in, service_stack
 from mailroom.needs import READ_ACTIONS, SCAN_ACTIONS, WRITE_ACTIONS
 from tests.infra.assembly import Assembly, listed
 from tests.infra.conftest import Synth
@@ -18,7 +19,14 @@ FEEDING = {
     "sqs:GetQueueUrl",
     "sqs:ReceiveMessage",
 }
-WITHOUT_RESOURCES = {"dynamodb:ListStreams", "xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+WITHOUT_RESOURCES = {
+    "dynamodb:ListStreams",
+    "events:ListRuleNamesByTarget",
+    "lambda:ListEventSourceMappings",
+    "xray:PutTelemetryRecords",
+    "xray:PutTraceSegments",
+}
+HERE = "arn:${AWS::Partition}:{service}:eu-central-1:111122223333:{resource}"
 
 
 def tables(grants: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -80,6 +88,47 @@ def test_the_api_may_add_events_but_not_read_or_publish_them(prod: Assembly) -> 
     grants = prod.grants(prod.function("api"))
     assert grants["table/outbox"] == set(PUBLISH_ACTIONS)
     assert not any("events:PutEvents" in each for each in grants.values())
+
+
+def test_operators_may_move_what_died__and_look_at_the_rest(prod: Assembly) -> None:
+    grants = prod.grants(prod.function("operations"))
+    assert tables(grants) == {
+        "outbox": {*READ_ACTIONS, *WRITE_ACTIONS},
+        "idempotency": {*READ_ACTIONS, *RECORD_ACTIONS},
+        "leases": set(READ_ACTIONS),
+    }
+    assert {name: each for name, each in grants.items() if "mailroom-prod-service" in name} == {
+        here("sqs", "mailroom-prod-service*"): {
+            "sqs:ChangeMessageVisibility",
+            "sqs:DeleteMessage",
+            "sqs:GetQueueAttributes",
+            "sqs:ReceiveMessage",
+            "sqs:SendMessage",
+        },
+        here("cloudformation", "stack/mailroom-prod-service/*"): {"cloudformation:DescribeStacks"},
+        here("lambda", "function:mailroom-prod-service*"): {"lambda:GetFunctionConfiguration"},
+        here("events", "rule/mailroom-prod-service*"): {"events:DescribeRule"},
+    }
+
+
+def test_the_export_may_look_into_queues__and_take_nothing_out(prod: Assembly) -> None:
+    grants = prod.grants(prod.function("metrics_export"))
+    queues = {name: each for name, each in grants.items() if any(one.startswith("sqs:") for one in each)}
+    dead = f"${{{prod.queue('metrics_export-dead')}.Arn}}"
+    assert queues.pop(dead) == {"sqs:GetQueueAttributes", "sqs:GetQueueUrl", "sqs:SendMessage"}
+    assert queues == {here("sqs", "mailroom-prod-service*"): {"sqs:GetQueueAttributes"}}
+
+
+@pytest.mark.parametrize("stage", ["prod", "production", "a" * 20])
+def test_a_pattern_of_names_is_short_enough_for_names_that_cloudformation_shortens(stage: str) -> None:
+    pattern = names_in(stage).removesuffix("*")
+    assert len(pattern) <= 24
+    assert service_stack(stage).startswith(pattern)
+    assert not service_stack(f"{stage[:9]}-x").startswith(pattern)
+
+
+def here(service: str, resource: str) -> str:
+    return HERE.replace("{service}", service).replace("{resource}", resource)
 
 
 def test_nothing_grants_a_pattern_of_actions(prod: Assembly) -> None:

@@ -100,7 +100,8 @@ def test_a_file_makes_a_consumer__with_function_queue_rule_and_dead_letters(asse
     assert mapping["ScalingConfig"] == {"MaximumConcurrency": 3}
     assert rule["EventPattern"]["detail-type"] == ["repo.created"]
     for dead in (assembly.dead_letters_of(queue), id_in(rule["Targets"][0]["DeadLetterConfig"]["Arn"])):
-        assert assembly.alarms_on(dead) == ["ApproximateNumberOfMessagesVisible"]
+        assert set(assembly.alarms_on(dead)) == {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
+    assert assembly.alarms_on(queue) == ["ApproximateAgeOfOldestMessage"]
     assert set(assembly.alarms_on(function)) == {"Errors", "Throttles"}
 
 
@@ -121,7 +122,7 @@ def test_a_file_makes_a_job__with_function_rule_and_dead_letters(assembly: Assem
     assert assembly.properties(function)["Timeout"] == 120
     assert rule["ScheduleExpression"] == "cron(30 4 ? * MON *)"
     dead = id_in(rule["Targets"][0]["DeadLetterConfig"]["Arn"])
-    assert assembly.alarms_on(dead) == ["ApproximateNumberOfMessagesVisible"]
+    assert set(assembly.alarms_on(dead)) == {"ApproximateNumberOfMessagesVisible", "ApproximateAgeOfOldestMessage"}
     assert set(assembly.alarms_on(function)) == {"Errors", "Throttles"}
     assert table_grants(assembly, function) == {
         "table/repos": set(SCAN_ACTIONS),

@@ -28,6 +28,8 @@ Stage = Callable[[str], StageConfig]
     [
         ({"api_timeout": 30}, "api_timeout <= 29 s"),
         ({"sweep_timeout": 60}, "sweep_timeout < sweep_period"),
+        ({"wake_up_age": 59}, "wake_up_age >= 60 s"),
+        ({"job_start_within": 59}, "60 s <= job_start_within <= 6 h"),
         ({"lease": 20}, "lease .* >= 2 x clock_skew"),
         ({"dead_letter_retention": 86_400}, "dead_letter_retention > source_retention"),
     ],
@@ -41,6 +43,16 @@ def test_contradicting_timings_fail_synth__by_name(
         add_stacks(app, stage=stage("local"), env=ENVIRONMENT)
 
 
+def test_a_job_of_the_machinery_that_may_run_into_its_next_firing_fails_synth(
+    app: App, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Application.discover()
+    slow = tuple(replace(job, timeout=60) if job.name == "metrics_export" else job for job in found.jobs)
+    monkeypatch.setattr(Application, "discover", lambda: replace(found, jobs=slow))
+    with pytest.raises(TimingError, match="metrics_export may run for 60 s and is fired every 60 s"):
+        add_stacks(app, stage=stage("local"), env=ENVIRONMENT)
+
+
 def test_a_consumer_and_a_job_of_one_name_fail_synth(monkeypatch: pytest.MonkeyPatch) -> None:
     found = Application.discover()
     twin = replace(found.jobs[0], name=notifications.name, module="app.jobs.twin")
@@ -48,6 +60,16 @@ def test_a_consumer_and_a_job_of_one_name_fail_synth(monkeypatch: pytest.MonkeyP
         "infra.application.discover", lambda package, _: {"app.jobs": [twin]}.get(package, [notifications])
     )
     with pytest.raises(DeclarationError, match=r"app\.consumers\.notifications and .* both declare 'notifications'"):
+        Application.discover()
+
+
+@pytest.mark.parametrize("name", ["api", "operations", "relay"])
+def test_a_consumer_with_the_name_of_a_function_that_is_always_there_fails_synth(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    twin = replace(notifications, name=name)
+    monkeypatch.setattr("infra.application.discover", lambda package, _: [twin] if package == "app.consumers" else [])
+    with pytest.raises(DeclarationError, match=f"the machinery and .* both declare '{name}'"):
         Application.discover()
 
 

@@ -62,6 +62,8 @@ class Deployment:
     stage: str
     api_id: str = ""
     api_url: str = ""
+    ops_id: str = ""
+    ops_url: str = ""
     settings: dict[str, str] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
     queues: dict[str, str] = field(default_factory=dict)
