@@ -28,7 +28,7 @@ suites = $(strip $(foreach suite,unit integration contract infra,$(if $(call tes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run up down test e2e crash check lint types format build build-aws synth deploy bench clean
+.PHONY: help run up down test e2e crash check lint types format openapi build build-aws synth deploy bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -76,6 +76,9 @@ types: $(venv) ## Check types
 format: $(venv) ## Format the code and mend what the linter can
 	.venv/bin/ruff check --fix
 	.venv/bin/ruff format
+
+openapi: $(venv) ## Write docs/openapi.json from the routes
+	$(python) -m app.openapi > docs/openapi.json
 
 build: $(layer_local) ## Build the dependency layer for this machine
 

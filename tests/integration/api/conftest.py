@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from app.api import api
+from app.api import ABOUT, api
 from mailroom import clients, telemetry
-from mailroom.http.testing import ApiClient
+from mailroom.http.openapi import document
+from mailroom.http.testing import ApiAnswer, ApiClient
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 
@@ -23,9 +24,30 @@ Rows = Callable[[str], list[dict[str, Any]]]
 Lines = Callable[[], list[dict[str, Any]]]
 
 
+class DocumentedClient(ApiClient):
+    """Sends requests, and sees that each answer is one that the document knows."""
+
+    document = document(api, ABOUT)
+
+    def send(self, method: str, path: str, *args: Any, **more: Any) -> ApiAnswer:
+        answer = super().send(method, path, *args, **more)
+        for route in api.routes:
+            if route.method == method and route.matches(path):
+                self._check(self.document["paths"][route.path][method.lower()], answer)
+        return answer
+
+    def _check(self, operation: dict[str, Any], answer: ApiAnswer) -> None:
+        known = operation["responses"][str(answer.status)]
+        assert answer.headers.get("Content-Type") == next(iter(known.get("content", {})), None)
+        assert {name for name, each in known.get("headers", {}).items() if each.get("required")} <= set(answer.headers)
+        if answer.status >= 400:
+            _, narrowed = known["content"]["application/problem+json"]["schema"]["allOf"]
+            assert answer.json["type"] in narrowed["properties"]["type"]["enum"]
+
+
 @pytest.fixture
 def client(runtime: Runtime) -> ApiClient:
-    return ApiClient(api, runtime)
+    return DocumentedClient(api, runtime)
 
 
 @pytest.fixture

@@ -21,10 +21,12 @@ from app.repos import (
 )
 from mailroom.http.api import Api
 from mailroom.http.call import Call
+from mailroom.http.openapi import About, serve_document
 from mailroom.http.precondition import etag
 from mailroom.http.problem import ProblemKind
 from mailroom.http.query import Limit, Query
 from mailroom.http.reply import Reply
+from mailroom.http.route import Success
 from mailroom.needs import Access
 
 api = Api(
@@ -87,14 +89,22 @@ class OwnerView(BaseModel):
         return cls(id=owner.id, email=owner.email, repo_quota=quota)
 
 
-@api.post("/api/v1/repos", body=CreateRepo)
+_REPO = Success(200, RepoView, headers=("ETag",))
+
+
+@api.post(
+    "/api/v1/repos",
+    body=CreateRepo,
+    success=Success(201, RepoView, headers=("Location", "ETag")),
+    raises=[QuotaExceeded],
+)
 def post_repo(command: CreateRepo, call: Call) -> Reply:
     """Make a repository."""
     repo = create_repo(command, call.work)
     return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}", etag=etag(repo.version))
 
 
-@api.get("/api/v1/repos", query=ListRepos)
+@api.get("/api/v1/repos", query=ListRepos, success=Success(200, RepoPage))
 def get_repos(query: ListRepos, call: Call) -> Reply:
     """List an owner's repositories.
 
@@ -106,13 +116,13 @@ def get_repos(query: ListRepos, call: Call) -> Reply:
     return Reply(200, RepoPage(items=[RepoView.of(repo) for repo in repos], next_cursor=call.cursors.write(last)))
 
 
-@api.get("/api/v1/repos/{repo_id}")
+@api.get("/api/v1/repos/{repo_id}", success=_REPO, raises=[NoSuchRepo])
 def get_repo(call: Call, repo_id: str) -> Reply:
     """Show a repository."""
     return _shown(_named(repo_id, call))
 
 
-@api.patch("/api/v1/repos/{repo_id}", body=RenameRepo)
+@api.patch("/api/v1/repos/{repo_id}", body=RenameRepo, success=_REPO, raises=[NoSuchRepo])
 def patch_repo(command: RenameRepo, call: Call, repo_id: str) -> Reply:
     """Rename a repository."""
     repo = _named(repo_id, call)
@@ -120,23 +130,41 @@ def patch_repo(command: RenameRepo, call: Call, repo_id: str) -> Reply:
     return _shown(repo)
 
 
-@api.delete("/api/v1/repos/{repo_id}")
+@api.delete("/api/v1/repos/{repo_id}", success=Success(204), raises=[NoSuchRepo])
 def remove_repo(call: Call, repo_id: str) -> Reply:
     """Remove a repository."""
     delete_repo(_named(repo_id, call), call.work)
     return Reply(204)
 
 
-@api.put("/api/v1/owners/{owner_id}", body=PutOwner)
+@api.put("/api/v1/owners/{owner_id}", body=PutOwner, success=Success(200, OwnerView))
 def put_owner(command: PutOwner, call: Call, owner_id: str) -> Reply:
     """Set what is known of an owner."""
     return Reply(200, OwnerView.of(set_owner(owner_id, command, call.work)))
 
 
-@api.get("/api/v1/owners/{owner_id}")
+@api.get("/api/v1/owners/{owner_id}", success=Success(200, OwnerView))
 def get_owner(call: Call, owner_id: str) -> Reply:
     """Show an owner; one that nobody ever set has the defaults."""
     return Reply(200, OwnerView.of(find_owner(owner_id, call.work)))
+
+
+ABOUT = About(
+    title="Repositories",
+    version="1",
+    description="""\
+The example domain of Mailroom: repositories and their owners.
+
+- Every answer that is no success is a problem (RFC 9457); its `type` keeps its meaning.
+- A POST happens once per `Idempotency-Key`, a PATCH or DELETE that has one too. The same request is the same method,
+  path, query, If-Match and JSON value, however it is written; another one under the same key is 422. A key is its
+  caller's own and lives for a day. Failures are not stored: the same key tries again.
+- Lists follow what happens within moments.
+- A caller with a token acts for the owner that its subject is, and for nobody else.
+""",
+)
+
+serve_document(api, "/api/v1/openapi.json", ABOUT)
 
 
 def _named(repo_id: str, call: Call) -> Repo:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
+from mailroom.declarations import DeclarationError
 from mailroom.http.call import Call
 from mailroom.http.command import Command
 from mailroom.http.edge import Edge
 from mailroom.http.problem import ProblemKind
 from mailroom.http.query import Query
 from mailroom.http.reply import Reply
-from mailroom.http.route import Method, Route
+from mailroom.http.route import Method, Route, Success
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.settings import Auth
@@ -76,55 +77,88 @@ class Api:
         self.routes: list[Route] = []
 
     @overload
-    def get(self, path: str) -> Callable[[Asked[P]], Asked[P]]: ...
+    def get(
+        self, path: str, *, success: Success | None = None, raises: Sequence[type[Exception]] = ()
+    ) -> Callable[[Asked[P]], Asked[P]]: ...
 
     @overload
-    def get(self, path: str, *, query: type[Q]) -> Callable[[Queried[Q, P]], Queried[Q, P]]: ...
+    def get(
+        self,
+        path: str,
+        *,
+        query: type[Q],
+        success: Success | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Callable[[Queried[Q, P]], Queried[Q, P]]: ...
 
-    def get(self, path: str, *, query: type[Query] | None = None) -> Callable[[Any], Any]:
+    def get(
+        self,
+        path: str,
+        *,
+        query: type[Query] | None = None,
+        success: Success | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Callable[[Any], Any]:
         """Declare a route that only reads: nothing is committed.
 
         Parameters
         ----------
         query
             What the query parameters are: the function takes them before the call.
+        success
+            What the document says that it answers.
+        raises
+            Which of the API's `problems` it may end with.
         """
+        return self._declare("GET", path, query=query, success=success, raises=raises)
 
-        def declare(function: Callable[..., Reply]) -> Callable[..., Reply]:
-            self.routes.append(Route("GET", path, function, query=query))
-            return function
-
-        return declare
-
-    def post(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+    def post(
+        self,
+        path: str,
+        *,
+        body: type[C],
+        success: Success | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
         """Declare a command that happens once per `Idempotency-Key`, which callers must send.
 
         What the route collects in `call.work`, its reply and the key's record are written in one transaction.
         """
-        return self._declare("POST", path, body)
+        return self._declare("POST", path, body=body, success=success, raises=raises)
 
-    def put(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+    def put(
+        self,
+        path: str,
+        *,
+        body: type[C],
+        success: Success | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
         """Declare a command that may be repeated: what it collects is written in one transaction."""
-        return self._declare("PUT", path, body)
+        return self._declare("PUT", path, body=body, success=success, raises=raises)
 
-    def patch(self, path: str, *, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
+    def patch(
+        self,
+        path: str,
+        *,
+        body: type[C],
+        success: Success | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
         """Declare a change of what is there, which honours `Idempotency-Key` and `If-Match` where they are sent.
 
         The function must hold what it finds against `call.if_match`.
         """
-        return self._declare("PATCH", path, body)
+        return self._declare("PATCH", path, body=body, success=success, raises=raises)
 
-    def delete(self, path: str) -> Callable[[Asked[P]], Asked[P]]:
+    def delete(
+        self, path: str, *, success: Success | None = None, raises: Sequence[type[Exception]] = ()
+    ) -> Callable[[Asked[P]], Asked[P]]:
         """Declare a removal, which honours `Idempotency-Key` and `If-Match` where they are sent.
 
         The function must hold what it finds against `call.if_match`.
         """
-
-        def declare(function: Asked[P]) -> Asked[P]:
-            self.routes.append(Route("DELETE", path, function))
-            return function
-
-        return declare
+        return self._declare("DELETE", path, success=success, raises=raises)
 
     def handler(self, make_runtime: Callable[[], Runtime]) -> LambdaHandler:
         """Answer the Lambda handler for events of an HTTP API (payload format 2.0).
@@ -150,9 +184,14 @@ class Api:
 
         return handle
 
-    def _declare(self, method: Method, path: str, body: type[C]) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
-        def declare(function: Commanded[C, P]) -> Commanded[C, P]:
-            self.routes.append(Route(method, path, function, body))
+    def _declare(
+        self, method: Method, path: str, *, raises: Sequence[type[Exception]], **more: Any
+    ) -> Callable[[Any], Any]:
+        if unknown := [error.__name__ for error in raises if error not in self.problems]:
+            raise DeclarationError(f"{method} {path} raises {unknown}, which the API's problems say nothing of")
+
+        def declare(function: Callable[..., Reply]) -> Callable[..., Reply]:
+            self.routes.append(Route(method, path, function, raises=tuple(raises), **more))
             return function
 
         return declare

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +12,9 @@ from mailroom.http import strict_json
 from mailroom.http.caller import Caller
 from mailroom.http.kinds import INVALID_QUERY
 from mailroom.http.problem import FieldError, Problem
+from mailroom.http.route import ID
 
 _MARK = "of"
-_VALUE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What a key of ours can hold; anything else DynamoDB might refuse as a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ class Cursors:
         if key is None:
             return None
         del key[_MARK]
-        if not all(_VALUE.fullmatch(value["S"]) for value in key.values()):
+        if not all(ID.fullmatch(value["S"]) for value in key.values()):
             raise _bad("the cursor is malformed; start again without one")
         return key
 

@@ -16,6 +16,9 @@ from mailroom.http.problem import FieldError, Problem
 HEADER = "Idempotency-Key"
 MAX_LENGTH = 255
 
+PATTERN = r"^(?=.*[!-~])[ -+\--~]*$"
+"""What the header is, as JSON Schema writes it: printable ASCII without a comma, and not blank."""
+
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\["\\])*"')
 _ESCAPED = re.compile(r'\\(["\\])')

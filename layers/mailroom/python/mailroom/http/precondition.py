@@ -13,6 +13,8 @@ HEADER = "If-Match"
 _TAG = r'(?:W/)?"[!#-~\x80-\xff]*"'
 _TAGS = re.compile(rf"{_TAG}(?:[ \t]*,[ \t]*{_TAG})*")
 _ONE_TAG = re.compile(_TAG)
+PATTERN = rf"^(?:\*|{_TAGS.pattern})$"
+"""What the header is, as JSON Schema writes it."""
 
 
 class Stale(Exception):

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import NotRequired  # pydantic reads no other before Python 3.12
 
 from pydantic import ValidationError
+from typing_extensions import TypedDict
 
 from mailroom import telemetry
 from mailroom.http.reply import Answer
@@ -51,6 +52,24 @@ class FieldError:
     detail: str
 
 
+class FieldErrorDocument(TypedDict):
+    """What is wrong with one field, parameter or header."""
+
+    field: str
+    detail: str
+
+
+class ProblemDocument(TypedDict):
+    """A problem as RFC 9457 writes it; `type` tells its kind for ever."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[FieldErrorDocument]]
+    trace_id: NotRequired[str]
+
+
 class Problem(Exception):
     """One problem; the HTTP edge answers it.
 
@@ -81,15 +100,15 @@ class Problem(Exception):
         headers = {"Content-Type": CONTENT_TYPE, **self.headers}
         return Answer(self.kind.status, headers, json.dumps(self._document()))
 
-    def _document(self) -> dict[str, Any]:
-        document: dict[str, Any] = {
+    def _document(self) -> ProblemDocument:
+        document: ProblemDocument = {
             "type": self.kind.type,
             "title": self.kind.title,
             "status": self.kind.status,
             "detail": self.detail,
         }
         if self.errors:
-            document["errors"] = [asdict(error) for error in self.errors]
+            document["errors"] = [{"field": error.field, "detail": error.detail} for error in self.errors]
         if traceparent := telemetry.traceparent():
             document["trace_id"] = traceparent.split("-")[1]
         return document

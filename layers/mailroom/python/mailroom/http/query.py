@@ -47,8 +47,9 @@ def _whole(value: Any) -> Any:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 """A number in plain digits."""
-Limit = Annotated[Whole, Field(ge=1, le=MAX_LIMIT)]
-"""How many items one page has at most."""
+Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT), BeforeValidator(_whole)]
+"""How many items one page has at most. (Written as `Annotated[Whole, Field(…)]` its bounds would hold, but pydantic
+would not tell JSON Schema of them.)"""
 
 
 def read_query(event: APIGatewayProxyEventV2, model: type[Q]) -> Q:

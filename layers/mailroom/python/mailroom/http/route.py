@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from pydantic import BaseModel
+
 from mailroom.declarations import DeclarationError
 from mailroom.http.command import Command
 from mailroom.http.kinds import NOT_FOUND
@@ -20,8 +22,25 @@ Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _SEGMENT = r"[^/]+"
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What a placeholder stands for: every id of ours, and nothing that has to be escaped in a path or a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """What a route answers when all goes well.
+
+    Parameters
+    ----------
+    body
+        What the answer shows; None is an empty body.
+    headers
+        Those that it always has.
+    """
+
+    status: int
+    body: type[BaseModel] | None = None
+    headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,10 @@ class Route:
         The command that the body is; None if the route takes none.
     query
         What the query parameters are; None if the route does not look at them.
+    success
+        What it answers; None if it is in no document.
+    raises
+        The domain's errors that it may end with.
 
     Raises
     ------
@@ -49,6 +72,8 @@ class Route:
     function: Callable[..., Reply] = field(repr=False)
     body: type[Command] | None = None
     query: type[Query] | None = None
+    success: Success | None = None
+    raises: tuple[type[Exception], ...] = ()
 
     def __post_init__(self) -> None:
         wanted = [*self.placeholders]
@@ -106,7 +131,7 @@ class Route:
             404: such a thing cannot exist.
         """
         for name, value in arguments.items():
-            if not _ID.fullmatch(value):
+            if not ID.fullmatch(value):
                 detail = "an id has 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
                 raise Problem(NOT_FOUND, f"{name}: {detail}", errors=[FieldError(name, detail)])
 
