@@ -103,8 +103,8 @@ def add_stacks(scope: Construct, *, stage: StageConfig, env: Environment) -> tup
     TimingError
         If the stage's durations contradict each other, or a job of the machinery may run into its next firing.
     """
-    stage.timings.check()
     application = Application.discover()
+    stage.timings.check({each.name: each.timeout for each in application.consumers if each.timeout is not None})
     application.check(stage.timings)
     data = DataStack(scope, data_stack(stage.name), stage=stage, models=application.models, env=env)
     service = ServiceStack(

@@ -128,3 +128,12 @@ def test_a_consumer_ends_in_time__for_its_stop_margin(stage: str) -> None:
     timings = timings_of(stage)
 
     assert timings.stop_margin < min(timings.consumer_timeout, timings.sweep_timeout, timings.job_timeout)
+
+
+@pytest.mark.parametrize(("timeout", "line"), [(900, None), (7201, "counts: 6 x its timeout <= 43200 s")])
+def test_what_a_consumer_declares_for_itself_is_held_to_the_contract_too(timeout: int, line: str | None) -> None:
+    if line is None:
+        Timings().check({"counts": timeout})
+        return
+    with pytest.raises(TimingError, match=line):
+        Timings().check({"counts": timeout})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from mailroom.retry import Backoff
 
@@ -101,18 +102,33 @@ class Timings:
         """The seconds that one AWS call may take, with its own retries."""
         return (self.connect_timeout + self.read_timeout) * self.call_attempts + self.call_backoff
 
-    def check(self) -> Timings:
+    def check(self, consumer_timeouts: Mapping[str, int] | None = None) -> Timings:
         """Answer the timings if they keep the contract.
+
+        Parameters
+        ----------
+        consumer_timeouts
+            What consumers declare for themselves, by name.
 
         Raises
         ------
         TimingError
             If any line of it is broken.
         """
-        broken = [line for line, holds in self._contract() if not holds]
+        lines = chain(self._contract(), self._contract_with(consumer_timeouts or {}))
+        broken = [line for line, holds in lines if not holds]
         if broken:
             raise TimingError("these timings contradict each other: " + "; ".join(broken))
         return self
+
+    def _contract_with(self, consumer_timeouts: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
+        for name, timeout in consumer_timeouts.items():
+            visibility = self.visibility(timeout)
+            yield f"{name}: {VISIBILITY_TIMEOUTS} x its timeout <= 43200 s", visibility <= MAX_VISIBILITY
+            yield (
+                f"{name}: source_retention > its whole retry span + visibility",
+                self.source_retention > self.consumer_backoff.longest_span() + visibility,
+            )
 
     def _contract(self) -> Iterator[tuple[str, bool]]:
         retry_span = self.consumer_backoff.longest_span()
