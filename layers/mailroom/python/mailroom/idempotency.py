@@ -39,6 +39,8 @@ from mailroom.telemetry import LogEvent, log_error
 from mailroom.transaction import Operation, OperationKind
 
 INPROGRESS, COMPLETED, FAILED = "INPROGRESS", "COMPLETED", "FAILED"
+ENDED_SILENTLY = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
+"""What a record in progress means once its time is over."""
 
 
 class FailingIndex(GlobalSecondaryIndex["IdempotencyRow"]):  # type: ignore[no-untyped-call]
@@ -425,7 +427,7 @@ def _taken_from(record_id: str, until: int, message_id: str | None, old: dict[st
         return Taken(record_id, until, message_id=message_id)
     before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
     if before is None and old["status"]["S"] == INPROGRESS:
-        before = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
+        before = ENDED_SILENTLY
     if message_id is not None and old["message_id"]["S"] != message_id:
         return Taken(record_id, until, before=before, message_id=message_id, starts_afresh=True)
     return Taken(record_id, until, int(old["attempts"]["N"]) + 1, before, message_id)

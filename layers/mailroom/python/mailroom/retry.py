@@ -38,6 +38,10 @@ class Backoff:
         full = self._full(attempt)
         return full + random.uniform(0, full / 2)
 
+    def longest_delay(self) -> float:
+        """Answer the longest wait in seconds, under the most jitter."""
+        return 1.5 * self.cap
+
     def shortest_span(self) -> float:
         """Answer the seconds from the first attempt to the last, were there no jitter."""
         return sum(self._full(attempt) for attempt in range(self.attempts - 1))

@@ -16,7 +16,7 @@ from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, read_history, remembered
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind, Permanent
-from mailroom.idempotency import COMPLETED, IdempotencyRow, record_id
+from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, IdempotencyRow, record_id
 from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime
 
@@ -167,10 +167,20 @@ class ConsumerLetters:
     def _record_id(self, event_id: str) -> str:
         return record_id(record_prefix(self.name), event_id)
 
+    @property
+    def _longest_wait(self) -> float:
+        """The seconds after which SQS would have delivered a message again, were it still in the consumer's queue.
+
+        Not every message dies of a last failure: SQS also moves one whose deliveries were used up otherwise.
+        """
+        timings = self._runtime.timings
+        return timings.consumer_backoff.longest_delay() + timings.visibility(timings.consumer_timeout)
+
     def _letter(self, row: IdempotencyRow) -> DeadLetter:
-        failure = Failure.from_json(row.failure) if row.failure else _AT_WORK
+        silent_for = self._runtime.clock.now().timestamp() - int(row.in_progress_until) / 1000
+        failure = Failure.from_json(row.failure) if row.failure else _AT_WORK if silent_for < 0 else ENDED_SILENTLY
         attempts = int(row.attempts or 0)
-        dead = is_final(failure, attempts, self._runtime.timings.consumer_backoff)
+        dead = is_final(failure, attempts, self._runtime.timings.consumer_backoff) or silent_for > self._longest_wait
         retention = timedelta(seconds=self._runtime.timings.dead_letter_retention)
         return DeadLetter(
             id=row.event_id or row.id,
@@ -187,7 +197,7 @@ class ConsumerLetters:
         )
 
 
-_AT_WORK = Failure(FailureKind.TRANSIENT, "InProgress", "another attempt is at work, or ended without a word")
+_AT_WORK = Failure(FailureKind.TRANSIENT, "InProgress", "another attempt is at work")
 
 
 def _id_of(message: Any) -> str:

@@ -64,7 +64,7 @@ class DeadLetter:
     source
         `outbox`, or the consumer's name.
     state
-        `dead`; or `retrying`, for a consumer that has attempts left.
+        `dead`; or `retrying`, for a consumer that has attempts left and was heard of lately.
     died_at
         When it died, or failed last.
     expires_at
