@@ -1,0 +1,175 @@
+"""AWS in process: made once, emptied between runs, on the run's own clock, and true where moto is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+import moto  # noqa: F401 - before any client is made
+import pytest
+from botocore.awsrequest import AWSResponse
+from moto import mock_aws
+from moto.backends import get_backend
+
+from app import owners, repos  # noqa: F401 - their models' tables are made too
+from app.settings import AppSettings
+from mailroom import clients
+from mailroom.clock import Clock
+from mailroom.row import Row, bind
+from mailroom.settings import Settings
+from mailroom.testing import ManualClock
+from mailroom.timings import Timings
+
+BUS, QUEUE = "bus", "counting"
+MOVED_AFTER = 3
+"""Deliveries after which SQS moves a message to the dead-letter queue: fewer than deployed, they are all alike."""
+SETTINGS = Settings(
+    stage="test",
+    auth="none",
+    source="test.service",
+    publisher_url=f"eventbridge://{BUS}",
+    outbox_table="outbox-table",
+    idempotency_table="idempotency-table",
+    leases_table="leases-table",
+)
+APP_SETTINGS = AppSettings(repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com")
+
+
+class TransactionTokens:
+    """Answers a transaction that took effect before by its `ClientRequestToken`, as AWS does and moto doesn't.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html
+    """
+
+    life = 600
+    """Seconds after which AWS forgets a token."""
+
+    def __init__(self, clock: Callable[[], Clock]) -> None:
+        self._clock = clock
+        self._took_effect: dict[str, tuple[Any, float]] = {}
+
+    def attach(self, client: Any) -> None:
+        """Stand between a client and AWS, behind whoever observes its calls."""
+        client.meta.events.register("before-call.*.*", self._answer)
+        client.meta.events.register_first("after-call.*.*", self._remember)
+
+    def forget(self) -> None:
+        """Forget every token."""
+        self._took_effect.clear()
+
+    def _answer(
+        self, model: Any, params: dict[str, Any], context: dict[str, Any], **_: Any
+    ) -> tuple[AWSResponse, dict[str, Any]] | None:
+        if model.name != "TransactWriteItems":
+            return None
+        request = json.loads(params["body"])
+        token = request.pop("ClientRequestToken", None)
+        context["transaction"] = token, request
+        known, since = self._took_effect.get(token, (None, 0))
+        if known is None or self._clock().monotonic() - since > self.life:
+            return None
+        if known == request:
+            return AWSResponse("", 200, {}, None), {"ResponseMetadata": {}}
+        error = {"Code": "IdempotentParameterMismatchException", "Message": "the token is another transaction's"}
+        return AWSResponse("", 400, {}, None), {"Error": error, "ResponseMetadata": {}}
+
+    def _remember(self, http_response: Any, context: dict[str, Any], **_: Any) -> None:
+        token, request = context.pop("transaction", (None, None))
+        if token is not None and http_response.status_code < 300:
+            self._took_effect.setdefault(token, (request, self._clock().monotonic()))
+
+
+class Aws:
+    """The account: our tables, a bus, and a consumer's queue with its dead-letter queue.
+
+    Its own clients are none of ours: no fault strikes them and no observer sees them.
+    """
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.tokens = TransactionTokens(lambda: self.clock)
+        self._sqs = boto3.client("sqs")
+        clients.forget()
+        self.tokens.attach(clients.dynamodb())
+        bind(SETTINGS, APP_SETTINGS)
+        self._tables = SETTINGS.table_names() | APP_SETTINGS.table_names()
+        for name in self._tables:
+            Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
+        clients.events().create_event_bus(Name=BUS)
+        self.queues = self._make_queues()
+
+    def empty(self, clock: ManualClock) -> None:
+        """Take everything out of tables and queues, and go by this clock."""
+        self.clock = clock
+        self.tokens.forget()
+        for table in _backend("dynamodb").tables.values():
+            table.items.clear()
+        for queue in _backend("sqs").queues.values():
+            queue._messages.clear()
+            queue._pending_messages.clear()
+            queue.deleted_messages.clear()
+
+    # What there is to see is read from moto itself: by calls it would take most of the time.
+
+    def items(self, table: str) -> list[dict[str, Any]]:
+        """Answer what a table has, by its short name, as plain values."""
+        items = _backend("dynamodb").tables[self._tables[table]].all_items()
+        return [{name: value.value for name, value in item.attrs.items()} for item in items]
+
+    def depth(self, queue: str) -> int:
+        """Answer how many messages a queue has, those in flight too."""
+        return len(_backend("sqs").queues[queue]._messages)
+
+    def send(self, body: str) -> None:
+        """Put a message into the consumer's queue."""
+        self._sqs.send_message(QueueUrl=self.queues[QUEUE], MessageBody=body)
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Take messages out of the consumer's queue, in the form in which Lambda passes them on."""
+        if not self.depth(QUEUE):
+            return []
+        answer = self._sqs.receive_message(
+            QueueUrl=self.queues[QUEUE], MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+        )
+        return [
+            {
+                "messageId": message["MessageId"],
+                "receiptHandle": message["ReceiptHandle"],
+                "body": message["Body"],
+                "attributes": message["Attributes"],
+                "eventSource": "aws:sqs",
+            }
+            for message in answer.get("Messages", [])
+        ]
+
+    def delete(self, receipt: str) -> None:
+        """Delete a message that was handled."""
+        self._sqs.delete_message(QueueUrl=self.queues[QUEUE], ReceiptHandle=receipt)
+
+    def _make_queues(self) -> dict[str, str]:
+        dead = self._sqs.create_queue(QueueName=f"{QUEUE}-dead")["QueueUrl"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        attributes = {
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MOVED_AFTER}),
+            "VisibilityTimeout": str(Timings().visibility(Timings().consumer_timeout)),
+        }
+        queue = self._sqs.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"]
+        return {QUEUE: queue, f"{QUEUE}-dead": dead}
+
+
+@contextmanager
+def aws_in_process() -> Iterator[Aws]:
+    """Stand in for AWS inside the block; its queues go by the clock of whatever run is on."""
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        aws = Aws()
+        patch.setattr("moto.sqs.models.unix_time", lambda *_: aws.clock.now().timestamp())
+        patch.setattr("moto.sqs.models.unix_time_millis", lambda *_: aws.clock.now().timestamp() * 1000)
+        yield aws
+    clients.forget()
+
+
+def _backend(service: str) -> Any:
+    return get_backend(service)["123456789012"]["us-east-1"]  # type: ignore[call-overload]

@@ -1,0 +1,216 @@
+"""The harness: a scenario again and again, each time with another call failing in another way."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from random import Random
+from typing import ClassVar
+from zlib import crc32
+
+from mailroom.clients import Call, observed
+from tests.faults import Died
+
+from .aws import Aws
+from .faults import Fault, Strikes
+from .ledger import Finding, Flaw, sound
+from .world import World
+
+PAST_EVERY_WINDOW = 200
+"""Seconds after which leases, in-progress windows and visibility timeouts are over."""
+LONGEST_PAUSE = 64
+
+
+class Scenario:
+    """One way through the system. A new instance is made for each run: it is the memory of clients and operators.
+
+    Subclasses say what is there before, what production does again and again until it is done, and what must have
+    come of it.
+    """
+
+    tries: ClassVar[int] = 60
+    """How often production tries before the run counts as stuck; the pauses in between grow to 64 s."""
+
+    def prepare(self, world: World) -> None:
+        """Set the stage: no fault strikes here."""
+
+    def step(self, world: World) -> bool:
+        """Try once, as a client, a wake-up, a delivery or an operator does; answer whether nothing is left to do.
+
+        It is called again after a death, after an error, once more when all is done, and by another process while
+        this one stalls.
+        """
+        raise NotImplementedError
+
+    def judge(self, world: World) -> Iterator[Finding]:
+        """Find what is wrong at the end, beyond what is wrong in any scenario."""
+        yield from ()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one run came to.
+
+    Parameters
+    ----------
+    calls
+        The AWS calls until it was done.
+    struck
+        Those that a fault struck, by their number.
+    """
+
+    scenario: str
+    strikes: Mapping[int, Fault]
+    calls: list[Call]
+    struck: Mapping[int, Call]
+    findings: list[Finding]
+
+    def report(self) -> str:
+        """Say what was struck and what the ledger says."""
+        where = " and ".join(
+            f"call {number} ({self.struck[number].operation if number in self.struck else 'never made'}) {fault.value}"
+            for number, fault in self.strikes.items()
+        )
+        found = "; ".join(f"{finding.flaw.value.upper()}: {finding.what}" for finding in self.findings)
+        return f"{self.scenario}, {where or 'no fault'}: {found}"
+
+
+@dataclass(slots=True)
+class Tally:
+    """The sum of all runs."""
+
+    runs: int = 0
+    flaws: Counter[Flaw] = field(default_factory=Counter)
+
+    def add(self, run: Run) -> None:
+        """Count a run, and each way in which it went wrong once."""
+        self.runs += 1
+        self.flaws.update({finding.flaw for finding in run.findings})
+
+    def line(self) -> str:
+        """Answer the closing line."""
+        lost, duplicated, stuck = (self.flaws[flaw] for flaw in (Flaw.LOST, Flaw.DUPLICATED, Flaw.STUCK))
+        return f"{self.runs} runs, {lost} lost, {duplicated} duplicated, {stuck} stuck"
+
+
+class Harness:
+    """Runs scenarios against one account.
+
+    Parameters
+    ----------
+    tally
+        Where runs are counted.
+    """
+
+    def __init__(self, aws: Aws, tally: Tally) -> None:
+        self._aws = aws
+        self._tally = tally
+
+    def every_call(self, scenario: type[Scenario]) -> list[Run]:
+        """Run it once as it is, then with every fault at every call; answer what went wrong."""
+        plain = self.run(scenario, {})
+        runs = [plain]
+        for number in range(1, len(plain.calls) + 1):
+            runs += [self._struck(scenario, {number: fault}) for fault in Fault]
+        return [run for run in runs if run.findings]
+
+    def pairs(self, scenario: type[Scenario], count: int, seed: int) -> list[Run]:
+        """Run it with two faults at random, the second perhaps during the recovery; answer what went wrong."""
+        calls = len(self.run(scenario, {}).calls)
+        random = Random(seed)  # noqa: S311 - repeatable on purpose
+        runs = []
+        for _ in range(count):
+            first = random.randint(1, calls)
+            second = random.randint(first + 1, first + calls)
+            strikes = {first: random.choice(list(Fault)), second: random.choice(list(Fault))}
+            runs.append(self.run(scenario, strikes))
+        return [run for run in runs if run.findings]
+
+    def run(self, kind: type[Scenario], strikes: Mapping[int, Fault]) -> Run:
+        """Run a scenario with these faults at these calls, let it recover, and judge it."""
+        world = World(self._aws, seed=crc32(kind.__name__.encode()))
+        scenario = kind()
+        with _silence(), observed(world.journal):
+            scenario.prepare(world)
+            caller = _Caller(scenario, world, strikes)
+            with observed(caller.strikes):
+                findings = caller.until_done()
+                calls = list(caller.strikes.calls)
+                findings += caller.once_more()
+            findings += [*sound(world, strikes.values()), *scenario.judge(world)]
+        run = Run(kind.__name__, strikes, calls, caller.strikes.struck, findings)
+        self._tally.add(run)
+        return run
+
+    def _struck(self, scenario: type[Scenario], strikes: Mapping[int, Fault]) -> Run:
+        run = self.run(scenario, strikes)
+        assert run.struck.keys() == strikes.keys(), f"{scenario.__name__} is not repeatable: {run.report()}"
+        return run
+
+
+class _Caller:
+    """Whoever tries again: clients, wake-ups, deliveries, operators."""
+
+    def __init__(self, scenario: Scenario, world: World, strikes: Mapping[int, Fault]) -> None:
+        self.strikes = Strikes(strikes, self._another_takes_over)
+        self._scenario = scenario
+        self._world = world
+        self._errors: list[str] = []
+
+    def until_done(self) -> list[Finding]:
+        """Try until nothing is left to do, at first soon, then after every window is over."""
+        for attempt in range(self._scenario.tries):
+            if self._attempt():
+                return []
+            self._world.clock.advance(min(2**attempt, LONGEST_PAUSE))
+        return [Finding(Flaw.STUCK, f"still not done after {self._scenario.tries} tries: {self._errors[-1:]}")]
+
+    def once_more(self) -> list[Finding]:
+        """Try once more when all is over: a repetition must find nothing left to do."""
+        self.strikes.pause()
+        for _ in range(2):
+            self._world.clock.advance(PAST_EVERY_WINDOW)
+            if not self._attempt():
+                return [Finding(Flaw.STUCK, f"done, but not when it is tried once more: {self._errors[-1:]}")]
+        return []
+
+    def _attempt(self) -> bool:
+        done = False
+        try:
+            done = self._scenario.step(self._world)
+        except Died:
+            self._world.restart()
+        except Exception as error:
+            self._errors.append(f"{type(error).__name__}: {error}")
+        else:
+            assert not self.strikes.dead, "something of ours caught the death of the process"
+        self.strikes.next_try()
+        return done
+
+    def _another_takes_over(self) -> None:
+        stalled = self._world.process
+        self._world.clock.advance(PAST_EVERY_WINDOW)
+        self._world.restart()
+        for _ in range(3):
+            try:
+                if self._scenario.step(self._world):
+                    break
+            except Exception as error:
+                self._errors.append(f"{type(error).__name__}: {error}")
+            self._world.clock.advance(LONGEST_PAUSE)
+        self._world.process = stalled
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep thousands of runs from telling their stories."""
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stdout(StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
