@@ -87,7 +87,8 @@ class Relay:
 
     def has_mail(self, shard: int) -> bool:
         """Answer whether anything is pending in a shard: one read."""
-        return bool(self._table.page(shard, limit=1).events)
+        page = self._table.page(shard, limit=1)
+        return bool(page.events) or page.cursor is not None
 
 
 def shards_with_mail(records: Iterable[dict[str, Any]]) -> list[int]:
