@@ -7,13 +7,14 @@ from typing import cast
 
 from aws_cdk import aws_apigatewayv2 as apigatewayv2
 from aws_cdk import aws_logs as logs
-from aws_cdk.aws_apigatewayv2_authorizers import HttpIamAuthorizer
+from aws_cdk.aws_apigatewayv2_authorizers import HttpIamAuthorizer, HttpJwtAuthorizer
 from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
 from constructs import Construct
 
 from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import MINUTE, Advice, Runbook, When
+from infra.stage import StageConfig
 from infra.surroundings import Surroundings
 from mailroom.idempotency import IdempotencyRow
 from mailroom.needs import Access
@@ -45,8 +46,8 @@ class FunctionApi(Construct):
     ----------
     below
         The path below which everything goes to the function.
-    signed
-        Whether callers sign their requests with AWS credentials.
+    authorizer
+        What finds out who calls; None lets everybody in.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class FunctionApi(Construct):
         surroundings: Surroundings,
         workload: Workload,
         below: str,
-        signed: bool,
+        authorizer: apigatewayv2.IHttpRouteAuthorizer | None,
     ) -> None:
         super().__init__(scope, id_)
         self._surroundings = surroundings
         self.function = self._build_function(workload)
         self.api = apigatewayv2.HttpApi(self, "Http", create_default_stage=False)
         self.stage = self._build_stage()
-        self._add_routes(below, signed=signed)
+        self._add_routes(below, authorizer)
         self._add_alarm()
 
     def _build_function(self, workload: Workload) -> LambdaFunction:
@@ -91,12 +92,12 @@ class FunctionApi(Construct):
         line = json.dumps({name: f"$context.{variable}" for name, variable in _LOGGED.items()})
         return apigatewayv2.CfnStage.AccessLogSettingsProperty(destination_arn=group.log_group_arn, format=line)
 
-    def _add_routes(self, below: str, *, signed: bool) -> None:
+    def _add_routes(self, below: str, authorizer: apigatewayv2.IHttpRouteAuthorizer | None) -> None:
         self.api.add_routes(
             path=f"{below}/{{proxy+}}",
             methods=[apigatewayv2.HttpMethod.ANY],
             integration=HttpLambdaIntegration("Function", self.function.function),
-            authorizer=HttpIamAuthorizer() if signed else None,
+            authorizer=authorizer,
         )
 
     def _add_alarm(self) -> None:
@@ -123,7 +124,7 @@ class PublicApi(FunctionApi):
             surroundings=surroundings,
             workload=Workload(name=API, folder="api", access=access, timeout=surroundings.timings.api_timeout),
             below="/api",
-            signed=surroundings.stage.auth == "iam",
+            authorizer=_authorizer(surroundings.stage),
         )
 
 
@@ -146,5 +147,11 @@ class OperationsApi(FunctionApi):
                 timeout=surroundings.timings.operations_timeout,
             ),
             below="/ops",
-            signed=surroundings.stage.on_aws,
+            authorizer=HttpIamAuthorizer() if surroundings.stage.on_aws else None,
         )
+
+
+def _authorizer(stage: StageConfig) -> apigatewayv2.IHttpRouteAuthorizer | None:
+    if stage.tokens is not None:
+        return HttpJwtAuthorizer("Tokens", stage.tokens.issuer, jwt_audience=list(stage.tokens.audience))
+    return HttpIamAuthorizer() if stage.auth == "iam" else None

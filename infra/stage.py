@@ -21,6 +21,40 @@ class StageError(ValueError):
     """A stage that cannot be; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Whose JSON Web Tokens callers bring, and for whom they have to be.
+
+    Parameters
+    ----------
+    issuer
+        The tokens' `iss`: an https URL below which API Gateway finds `.well-known/openid-configuration`.
+    audience
+        One of these is in the tokens' `aud`, or is their `client_id`.
+
+    Raises
+    ------
+    StageError
+        If there is an issuer without an audience or the other way round, or the issuer is no https URL.
+    """
+
+    issuer: str
+    audience: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"https://[^\s?#]+", self.issuer):
+            raise StageError(f"jwt_issuer: {self.issuer!r} is no https URL without query and fragment")
+        if not self.audience or not all(self.audience):
+            raise StageError("jwt_audience: name at least one, and no empty one: else tokens for others would be taken")
+
+    @classmethod
+    def of(cls, issuer: str | None, audience: str | None) -> Self | None:
+        """Read them from the CDK context, audiences with commas between them; None if neither is there."""
+        if not issuer and not audience:
+            return None
+        return cls(issuer or "", tuple(each.strip() for each in (audience or "").split(",")) if audience else ())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageConfig:
     """One stage.
@@ -29,6 +63,8 @@ class StageConfig:
     ----------
     auth
         Who may call the API.
+    tokens
+        What their tokens must be, if that is how callers are known.
     on_aws
         Whether it is deployed to AWS; if not, to the emulator, which traces nothing and speaks plain HTTP.
     keeps_data
@@ -47,6 +83,7 @@ class StageConfig:
 
     name: str
     auth: Auth
+    tokens: Tokens | None
     on_aws: bool
     keeps_data: bool
     dependencies: Path
@@ -64,9 +101,12 @@ class StageConfig:
         *,
         email_sender: str,
         alarm_email: str | None = None,
+        tokens: Tokens | None = None,
         dependencies: Path | None = None,
     ) -> Self:
         """Answer the stage of this name: `local`, `dev`, and production for every other name.
+
+        With `tokens` the public API takes those, without them it takes AWS credentials; `local` asks nobody.
 
         Raises
         ------
@@ -76,9 +116,11 @@ class StageConfig:
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
             raise StageError(f"{name!r} is no stage: take up to 20 lower-case letters, digits and hyphens")
         local, production = name == LOCAL, name not in (LOCAL, DEV)
+        tokens = None if local else tokens
         return cls(
             name=name,
-            auth="none" if local else "iam",
+            auth="none" if local else "jwt" if tokens else "iam",
+            tokens=tokens,
             on_aws=not local,
             keeps_data=production,
             dependencies=dependencies or DEPENDENCIES / ("local" if local else "aws"),
