@@ -404,3 +404,11 @@ def test_what_is_being_retried_is_in_no_plan(stage: Stage) -> None:
     stage.outbox.add()
     stage.relay.drain(SHARD)
     assert Plan.matching(stage.desk, keep=lambda _: True).letters == ()
+
+
+def test_a_deep_queue_is_looked_through_no_longer_than_there_is_time__and_nothing_stays_hidden(stage: Stage) -> None:
+    stage.die_at_consumer(*IDS[:3])
+    looks = iter([False, True])
+    (result,) = stage.desk.of("greeter").redrive([IDS[7]], DEED, force=True, stop=lambda: next(looks))
+    assert result.fate is Fate.NOT_TRIED
+    assert len(stage.receive("greeter-dead")) == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -60,13 +60,17 @@ class ConsumerLetters:
         except IdempotencyRow.DoesNotExist:
             return None
 
-    def redrive(self, ids: Sequence[str], deed: Deed, *, force: bool = False) -> Iterator[Result]:
+    def redrive(
+        self, ids: Sequence[str], deed: Deed, *, force: bool = False, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Result]:
         """Send messages to the consumer again, each under a new message id, so that its attempts start afresh.
 
         Parameters
         ----------
         force
             Also run what succeeded before, and what nobody knows about any more.
+        stop
+            Asked before each look into the queue: a deep one may take longer than a request has.
         """
         wanted = dict.fromkeys(ids)
         for event_id in list(wanted):
@@ -74,11 +78,11 @@ class ConsumerLetters:
             if refusal is not None:
                 del wanted[event_id]
                 yield refusal
-        yield from self._take_out(wanted, Action.REDRIVE, deed, send=True)
+        yield from self._take_out(wanted, Action.REDRIVE, deed, send=True, stop=stop)
 
     def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:
         """Give messages up: out of the dead-letter queue, with the reason in the record."""
-        yield from self._take_out(dict.fromkeys(ids), Action.DISCARD, deed, send=False)
+        yield from self._take_out(dict.fromkeys(ids), Action.DISCARD, deed, send=False, stop=lambda: False)
 
     def doubt(self, event_id: str) -> Fate | None:
         """Answer why sending it again may make its effect happen twice; None if nothing says so."""
@@ -102,10 +106,12 @@ class ConsumerLetters:
             IdempotencyRow(self._record_id(event_id)).delete(condition=IdempotencyRow.status == COMPLETED)
         return None
 
-    def _take_out(self, wanted: dict[str, None], action: Action, deed: Deed, *, send: bool) -> Iterator[Result]:
+    def _take_out(
+        self, wanted: dict[str, None], action: Action, deed: Deed, *, send: bool, stop: Callable[[], bool]
+    ) -> Iterator[Result]:
         set_aside: list[str] = []
         empty = 0
-        while wanted and empty < _EMPTY_RECEIVES:
+        while wanted and empty < _EMPTY_RECEIVES and not stop():
             messages = self._receive()
             empty = 0 if messages else empty + 1
             for message in messages:
@@ -117,7 +123,12 @@ class ConsumerLetters:
                 yield self._take_one(event_id, message, action, deed, send=send)
         self._give_back(set_aside)
         for event_id in wanted:
-            yield Result(event_id, self.name, Fate.NOT_IN_QUEUE, "its message is not in the dead-letter queue")
+            yield self._not_found(event_id, looked_through=empty >= _EMPTY_RECEIVES)
+
+    def _not_found(self, event_id: str, *, looked_through: bool) -> Result:
+        if looked_through:
+            return Result(event_id, self.name, Fate.NOT_IN_QUEUE, "its message is not in the dead-letter queue")
+        return Result(event_id, self.name, Fate.NOT_TRIED, "the time was up before its message was found: try again")
 
     def _take_one(self, event_id: str, message: Any, action: Action, deed: Deed, *, send: bool) -> Result:
         try:

@@ -37,8 +37,10 @@ class Letters(Protocol):
         """Answer what became of it: True is success, a failure is one, None is not known yet."""
         ...
 
-    def redrive(self, ids: Sequence[str], deed: Deed, *, force: bool = False) -> Iterator[Result]:
-        """Send them again."""
+    def redrive(
+        self, ids: Sequence[str], deed: Deed, *, force: bool = False, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Result]:
+        """Send them again, as long as `stop` does not say that the time is up."""
         ...
 
     def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:

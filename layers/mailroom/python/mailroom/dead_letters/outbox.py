@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -60,7 +60,9 @@ class OutboxLetters:
                 break
         return counted
 
-    def redrive(self, ids: Sequence[str], deed: Deed, *, force: bool = False) -> Iterator[Result]:
+    def redrive(
+        self, ids: Sequence[str], deed: Deed, *, force: bool = False, stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[Result]:
         """Make dead events pending again, with no attempts used and their history kept."""
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
@@ -68,6 +70,9 @@ class OutboxLetters:
                 row.event_id: row for row in OutboxRow.batch_get([(DEAD, each) for each in some], consistent_read=True)
             }
             for event_id in some:
+                if stop():
+                    yield Result(event_id, OUTBOX, Fate.NOT_TRIED, "the time was up: try again")
+                    continue
                 yield self._redrive_one(event_id, rows.get(event_id), deed)
 
     def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:

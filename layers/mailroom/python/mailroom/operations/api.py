@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from mailroom import telemetry
 from mailroom.clock import timestamp
 from mailroom.cursor import BadCursor
-from mailroom.dead_letters.desk import Letters, UnknownSource
-from mailroom.dead_letters.letter import DeadLetter, Deed, Fate, Result
+from mailroom.dead_letters.desk import UnknownSource
+from mailroom.dead_letters.letter import DeadLetter, Deed
 from mailroom.deployment import Deployment
 from mailroom.http import kinds
 from mailroom.http.api import Api
@@ -94,8 +93,8 @@ def post_redrive(command: RedriveLetters, call: Call) -> Reply:
     letters = call.work.use(RedriveDesk).of(command.source)
     deed = Deed(by=call.caller.name, at=timestamp(call.work.now()), why=command.why)
     ids = list(dict.fromkeys(command.ids))
-    results = {each.id: each for each in _redrive(letters, ids, deed, command.force, call)}
-    reply = Redriven.of([results.get(each) or _not_tried(each, letters) for each in ids])
+    results = {each.id: each for each in letters.redrive(ids, deed, force=command.force, stop=call.out_of_time)}
+    reply = Redriven.of([results[each] for each in ids])
     telemetry.log(
         LogEvent.LETTERS_REDRIVEN, source=letters.name, done=reply.done, failed=reply.failed, by=deed.by, why=deed.why
     )
@@ -107,15 +106,3 @@ def get_status(call: Call) -> Reply:
     """Show how shards, consumers and jobs are doing."""
     status: dict[str, Any] = call.work.use(StageStatus).to_dict()
     return Reply(200, Document(status))
-
-
-def _redrive(letters: Letters, ids: list[str], deed: Deed, force: bool, call: Call) -> Iterator[Result]:
-    for result in letters.redrive(ids, deed, force=force):
-        yield result
-        if call.out_of_time():
-            return
-
-
-def _not_tried(event_id: str, letters: Letters) -> Result:
-    why = "the time of the request was up: send the rest in another one, with another key"
-    return Result(event_id, letters.name, Fate.NOT_TRIED, why)
