@@ -18,7 +18,9 @@ from mailroom.unit_of_work import UnitOfWork
 
 RepoName = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=100, pattern=r"^[^\p{Cc}\p{Zl}\p{Zp}]*$"),
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+    ),
 ]
 """One line of text: white space around it is not part of the name, and it has no control characters."""
 

@@ -16,8 +16,8 @@ from mailroom.http.problem import FieldError, Problem
 HEADER = "Idempotency-Key"
 MAX_LENGTH = 255
 
-PATTERN = r"^(?=.*[!-~])[ -+\--~]*$"
-"""What the header is, as JSON Schema writes it: printable ASCII without a comma, and not blank."""
+PATTERN = r"^[!-+\--~][ -+\--~]*$"
+"""What the header is, as JSON Schema writes it: printable ASCII without a comma."""
 
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\["\\])*"')
