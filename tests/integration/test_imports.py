@@ -32,7 +32,7 @@ assert clients._make.cache_info().currsize == 0, "a client at import"
 
 
 def import_in_a_bare_process(*modules: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own interpreter and our own text
+    return subprocess.run(
         [sys.executable, "-P", "-W", "error", "-c", PROBE, *modules],
         env={},
         cwd="/",
