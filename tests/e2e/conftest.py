@@ -1,17 +1,31 @@
 """What every end-to-end test uses: the deployed stack, its API, its mailbox and its AWS clients."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from app.owners import Owner  # noqa: F401 - its table is made too
+from app.repos import Repo  # noqa: F401 - likewise
+from app.settings import AppSettings
+from local.account import CREDENTIALS
 from local.api import Api
 from local.mailbox import Mailbox
 from local.stack import LocalStack
 from local.waiting import eventually as wait_until
 from local.workspace import LOCAL
+from mailroom import clients
+from mailroom.clock import SystemClock
+from mailroom.idempotency import IdempotencyRow  # noqa: F401 - likewise
+from mailroom.lease import LeaseRow  # noqa: F401 - likewise
+from mailroom.outbox.table import OutboxRow  # noqa: F401 - likewise
+from mailroom.row import Row, bind
+from mailroom.runtime import Runtime
+from mailroom.settings import Settings
 
 
 @pytest.fixture(scope="session")
@@ -51,3 +65,29 @@ def table(stack: LocalStack) -> Callable[[str], Any]:
 def eventually() -> Callable[..., Any]:
     """Waits for a condition: `eventually(lambda: mailbox.to(address), within=20)`."""
     return wait_until
+
+
+@pytest.fixture
+def runtime(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
+    """A process with tables that no deployed function knows."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", stack.endpoint_url)
+    monkeypatch.delenv("AWS_SESSION_TOKEN")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
+    clients.forget()
+    mark = uuid4().hex[:8]
+    settings = Settings(
+        stage="test",
+        auth="none",
+        source="test.service",
+        publisher_url="eventbridge://none",
+        outbox_table=f"outbox-{mark}",
+        idempotency_table=f"idempotency-{mark}",
+        leases_table=f"leases-{mark}",
+    )
+    app_settings = AppSettings(repos_table=f"repos-{mark}", owners_table=f"owners-{mark}", email_sender="a@example.com")
+    bind(settings, app_settings)
+    for name in settings.table_names() | app_settings.table_names():
+        Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=True)
+    yield Runtime(settings, app_settings, clock=SystemClock(), random=Random())  # noqa: S311 - no secret
+    clients.forget()

@@ -3,62 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from random import Random
-from threading import Barrier
 from typing import Any
-from uuid import uuid4
-
-import pytest
 
 from app.owners import Owner
 from app.repos import Repo  # noqa: F401 - its table is made too
-from app.settings import AppSettings
-from local.account import CREDENTIALS
-from local.stack import LocalStack
-from mailroom import clients
 from mailroom.clients import Call, observed
-from mailroom.clock import SystemClock, timestamp
+from mailroom.clock import timestamp
 from mailroom.idempotency import Idempotency, IdempotencyRow, StillRunning
 from mailroom.lease import Lease
 from mailroom.needs import Access
 from mailroom.outbox.event import Envelope, EventIds, shard_of_subject
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import OutboxRow, pending, sent
-from mailroom.row import Row, bind
 from mailroom.runtime import Runtime
-from mailroom.settings import Settings
 from mailroom.testing import FakePublisher
 from mailroom.unit_of_work import UnitOfWork
 
+from .racing import at_once
+
 SHARD = 5
-
-
-@pytest.fixture
-def runtime(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runtime]:
-    """A process with tables that no deployed function knows."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", stack.endpoint_url)
-    monkeypatch.delenv("AWS_SESSION_TOKEN")
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    clients.forget()
-    mark = uuid4().hex[:8]
-    settings = Settings(
-        stage="test",
-        auth="none",
-        source="test.service",
-        publisher_url="eventbridge://none",
-        outbox_table=f"outbox-{mark}",
-        idempotency_table=f"idempotency-{mark}",
-        leases_table=f"leases-{mark}",
-    )
-    app_settings = AppSettings(repos_table=f"repos-{mark}", owners_table=f"owners-{mark}", email_sender="a@example.com")
-    bind(settings, app_settings)
-    for name in settings.table_names() | app_settings.table_names():
-        Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=True)
-    yield Runtime(settings, app_settings, clock=SystemClock(), random=Random())  # noqa: S311
-    clients.forget()
 
 
 def fill(runtime: Runtime, count: int) -> list[str]:
@@ -75,17 +38,6 @@ def fill(runtime: Runtime, count: int) -> list[str]:
             )
             written.append(event_id)
     return sorted(written)
-
-
-def at_once(count: int, work: Any) -> list[Any]:
-    barrier = Barrier(count)
-
-    def one(number: int) -> Any:
-        barrier.wait()
-        return work(number)
-
-    with ThreadPoolExecutor(count) as threads:
-        return list(threads.map(one, range(count)))
 
 
 def test_relays_at_once_publish_each_event_once(runtime: Runtime) -> None:
