@@ -49,7 +49,7 @@ SKEW = 5.0
 HOUR, DAY = 3_600, 86_400
 WINDOW_MS = 10_000
 KEY_LIFE = DAY
-KINDS = ("good",) * 12 + ("flaky",) * 3 + ("doomed", "refused", "killer")
+KINDS = ("good",) * 12 + ("flaky",) * 3 + ("doomed", "refused", "refused", "killer")
 """How events behave: go well, sometimes not, never, are refused for good, or take the relay along."""
 TIMES = [0.5, 3, 12, 31, 47, 52, 56, 62, 400, 2 * HOUR, 25 * HOUR]
 TIME_WEIGHTS = [15, 15, 12, 10, 5, 6, 6, 16, 10, 2, 0.3]
@@ -137,6 +137,7 @@ class Destination:
         return len(event.payload)
 
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
+        self._play.judged(lambda: self._play.watch.sends(self._actor))
         self._play.gate()
         outcomes = [self._deliver(event) for event in events]
         self._play.gate()
@@ -244,7 +245,7 @@ class Play(Stage):
             (self._command, 50),
             (self._drain, 25),
             (self._sweep, 8),
-            (self._operator, 10),
+            (self._operator, 14),
             (lambda: self._job("cleanup", cleanup), 2),
             (lambda: self._job("fenced", fenced), 5),
         ]
@@ -338,7 +339,7 @@ class Play(Stage):
             self.commands[command.key] = command
             self.watch.promised[command.key] = len(kinds)
         actor = self._actor(command.key, lambda actor: self.execute(command, actor))
-        if not command.keyed and self.happens(0.1):
+        if not command.keyed and self.happens(0.2):
             actor.clock.skew = self.random.choice([-HOUR, HOUR])  # an id is later than the one before all the same
         return actor
 
@@ -352,7 +353,9 @@ class Play(Stage):
             return
         once = Idempotency(runtime, prefix="play", life=KEY_LIFE)
         act = lambda: _carry_out(command, runtime)  # noqa: E731 - it is an argument
-        once.run(key=command.key, act=act, remaining_ms=WINDOW_MS, fingerprint=command.repo)
+        outcome = once.run(key=command.key, act=act, remaining_ms=WINDOW_MS, fingerprint=command.repo)
+        if outcome.value != command.key:
+            raise Violation("one commit per key", f"{command.key} was answered with {outcome.value}")
 
     def _known(self, command: Command) -> bool:
         """Answer whether a key is young enough to be asked for again: after its life it is another request."""
@@ -386,10 +389,18 @@ class Play(Stage):
         return self._actor(name, lambda actor: JobEdge(declaration, self.runtime(actor)).run(LambdaContext()))
 
     def _operator(self) -> Actor:
-        dead = sorted(event_id for partition, event_id in self.tables.rows["outbox-table"] if partition == DEAD)
+        dead = self._dead()
         chosen = self.random.sample(dead, min(len(dead), 3))
-        deed = self.random.choice([self._redrive, self._redrive, self._discard, self._edit])
+        deed = self.random.choice([self._redrive, self._redrive, self._discard, self._edit, self._edit])
         return self._actor(deed.__name__.strip("_"), lambda actor: deed(OutboxLetters(self.runtime(actor)), chosen))
+
+    def _redrive_all(self) -> Actor:
+        dead = self._dead()
+        self.mended.update(dead)
+        return self._actor("redrive", lambda actor: self._redrive(OutboxLetters(self.runtime(actor)), dead))
+
+    def _dead(self) -> list[str]:
+        return sorted(event_id for partition, event_id in self.tables.rows["outbox-table"] if partition == DEAD)
 
     def _redrive(self, letters: OutboxLetters, chosen: list[str]) -> None:
         self.mended.update(each for each in chosen if self.happens(0.5))
@@ -450,6 +461,7 @@ class Play(Stage):
     def _faults(self, actor: Actor, operation: str, asked: Any) -> tuple[Exception | None, Exception | None, bool]:
         spell = self._under_a_spell(actor, operation, asked)
         if spell is not None:
+            self._note_fault(actor)
             return spell, None, False
         if not self.happens(self.weather.faults * _PRONE.get(operation, 1)):
             return None, None, False
@@ -502,6 +514,13 @@ class Play(Stage):
         self.faulty.add(actor)
         self.watch.trouble(actor)
 
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for the process that is on."""
+        actor = self.current
+        if actor is not None and seconds >= 1 and actor not in self.faulty:
+            self.judged(lambda: self.watch.waits(actor))
+        super().sleep(seconds)
+
     def on_death(self, actor: Actor) -> None:
         """Note that what it had begun may be done again."""
         self.note(actor.name, "dies")
@@ -529,6 +548,12 @@ class Play(Stage):
         for command in self.commands.values():
             if command.keyed and self._known(command):
                 self._ask_until_done(command)
+        self._sweep_all()
+        if self.happens(0.3):
+            self._finish(self._redrive_all())
+            self._sweep_all()
+
+    def _sweep_all(self) -> None:
         for _ in range(ROUNDS):
             if not self._pending():
                 return
@@ -636,7 +661,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Play], None]]:
         _make_small(patch)
         _make_quiet(patch)
         bind(SETTINGS, APP_SETTINGS)
-        among, check = OutboxTable.among, HeldLease._stop_if_over
+        among, check, ensure = OutboxTable.among, HeldLease._stop_if_over, HeldLease.ensure
         patch.setattr(OutboxTable, "among", lambda *args: Sorted(among(*args)))
 
         def run(play: Play) -> None:
@@ -644,9 +669,17 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Play], None]]:
                 check(held)
                 play.judged(lambda: play.watch.passes(play.current, held.name, held.token))
 
+            def ensured(held: HeldLease) -> None:
+                try:
+                    ensure(held)
+                except LeaseLost:
+                    play.watch.loses(play.current)
+                    raise
+
             for module in (event_module, relay_module, sweep_module):
                 patch.setattr(module, "SHARDS", play.shards)
             patch.setattr(HeldLease, "_stop_if_over", checked)
+            patch.setattr(HeldLease, "ensure", ensured)
             patch.setattr(botocore.client.BaseClient, "_make_api_call", lambda _, *call: play.aws(*call))
             play.run()
 

@@ -12,6 +12,7 @@ from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import lease_name
 from mailroom.outbox.table import DEAD, DISCARDED, PENDING_PREFIX, SENT_PREFIX
+from mailroom.outbox.turn import SIDE_BY_SIDE
 from mailroom.publishers.publisher import Outcome
 
 from .interleaving import Actor
@@ -62,7 +63,7 @@ class Story:
 
     id: str
     after: str | None
-    key: str
+    payload: str
     accepted: int = 0
     turns: list[Turn] = field(default_factory=list)
     attempted: list[Turn] = field(default_factory=list)
@@ -90,6 +91,8 @@ class Watch:
         self.held: dict[Actor, dict[str, int]] = defaultdict(dict)
         self.turn: dict[Actor, Turn] = {}
         self.fenced: Counter[Actor] = Counter()
+        self.unchecked: Counter[Actor] = Counter()
+        self.lost: set[Actor] = set()
         self.committed: set[Actor] = set()
         self.by: Actor | None = None
         self.tables: Tables
@@ -124,6 +127,8 @@ class Watch:
         return [each for each in partitions if self.tables.item(self._outbox_table, each, event_id)]
 
     def _outbox(self, old: Item | None, new: Item | None) -> None:
+        if self.by in self.lost:
+            raise Violation("lease", f"{self.by.name if self.by else ''} writes although it knows its lease is over")
         row = new or old or {}
         partition, event_id = row["partition"]["S"], row["event_id"]["S"]
         if new is None:
@@ -133,6 +138,8 @@ class Watch:
         if event_id not in self.stories:
             self._born(new)
         story = self.stories[event_id]
+        if story.payload != new["payload"]["S"]:
+            raise Violation("nothing lost", f"{event_id} in {partition} is another event by now")
         if self._stray(event_id):
             story.strayed = True
         if partition.startswith(SENT_PREFIX):
@@ -151,7 +158,7 @@ class Watch:
             self.births[key] += 1
             self._keys.add(key)
             self._continues(new["subject"]["S"], event_id, after)
-        self.stories[event_id] = Story(event_id, after, key)
+        self.stories[event_id] = Story(event_id, after, new["payload"]["S"])
 
     def _continues(self, subject: str, event_id: str, after: str | None) -> None:
         before = self.latest.get(subject)
@@ -162,6 +169,8 @@ class Watch:
     def _marked(self, story: Story) -> None:
         if not story.accepted:
             raise Violation("nothing lost", f"{story.id} is marked as sent, and was not")
+        if self.by is not None and self.unchecked[self.by]:
+            raise Violation("lease", f"{self.by.name} marks {story.id} without a look at its lease")
         story.marked = story.marked or not self._stray(story.id)
 
     def _died(self, story: Story, new: Item) -> None:
@@ -198,6 +207,7 @@ class Watch:
             return
         if old is not None and old["held_until"]["N"] != "0":
             self.troubled.add((name, before))
+        self.lost.discard(self.by)
         self.held[self.by][name] = token
         self.turn[self.by] = (name, token)
 
@@ -223,6 +233,12 @@ class Watch:
                 raise Violation("lease", f"{name}: a write under token {token}, and {self.token(name)} has it")
 
     # Deliveries
+
+    def sends(self, actor: Actor) -> None:
+        """Judge a call to the destination: as many go side by side under one look at the lease, and no more."""
+        self.unchecked[actor] += 1
+        if self.unchecked[actor] > SIDE_BY_SIDE:
+            raise Violation("lease", f"{actor.name} publishes without a look at its lease")
 
     def accepts(self, actor: Actor, event: Envelope) -> None:
         """Judge that the destination takes an event."""
@@ -253,8 +269,25 @@ class Watch:
 
     def passes(self, actor: Actor | None, name: str, token: int) -> None:
         """Judge that a lease was looked at and found to be held."""
-        if actor is not None and token != self.token(name):
+        if actor is None:
+            return
+        self.unchecked[actor] = 0
+        if token != self.token(name):
             raise Violation("lease", f"{actor.name} relies on {name} by {token}, and {self.token(name)} has it")
+
+    def loses(self, actor: Actor | None) -> None:
+        """Note that an actor was told that its lease is over."""
+        if actor is not None:
+            self.lost.add(actor)
+
+    def waits(self, actor: Actor) -> None:
+        """Judge that a process has nothing to do for a while: it holds up nobody."""
+        if actor in self.lost:
+            return
+        for name, token in self.held[actor].items():
+            row = self.tables.item(self._leases_table, name) or {}
+            if name.startswith("relay") and row["token"]["N"] == str(token) and row["held_until"]["N"] != "0":
+                raise Violation("lease", f"{actor.name} waits and holds {name}")
 
     def token(self, name: str) -> int:
         """Answer a lease's token."""
