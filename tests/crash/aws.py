@@ -11,6 +11,7 @@ import boto3
 import moto  # noqa: F401 - before any client is made
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.backends import get_backend
 
@@ -72,9 +73,9 @@ class TransactionTokens:
         if known is None or self._clock().monotonic() - since > self.life:
             return None
         if known == request:
-            return AWSResponse("", 200, {}, None), {"ResponseMetadata": {}}
+            return AWSResponse("", 200, HTTPHeaders(), None), {"ResponseMetadata": {}}
         error = {"Code": "IdempotentParameterMismatchException", "Message": "the token is another transaction's"}
-        return AWSResponse("", 400, {}, None), {"Error": error, "ResponseMetadata": {}}
+        return AWSResponse("", 400, HTTPHeaders(), None), {"Error": error, "ResponseMetadata": {}}
 
     def _remember(self, http_response: Any, context: dict[str, Any], **_: Any) -> None:
         token, request = context.pop("transaction", (None, None))
@@ -152,7 +153,7 @@ class Aws:
     def _make_queues(self) -> dict[str, str]:
         dead = self._sqs.create_queue(QueueName=f"{QUEUE}-dead")["QueueUrl"]
         arn = self._sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        attributes = {
+        attributes: Any = {
             "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MOVED_AFTER}),
             "VisibilityTimeout": str(Timings().visibility(Timings().consumer_timeout)),
         }

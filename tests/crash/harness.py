@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -23,6 +23,7 @@ from .world import World
 PAST_EVERY_WINDOW = 200
 """Seconds after which leases, in-progress windows and visibility timeouts are over."""
 LONGEST_PAUSE = 64
+_FAULTS = tuple(Fault)
 
 
 class Scenario:
@@ -110,25 +111,27 @@ class Harness:
         self._aws = aws
         self._tally = tally
 
-    def every_call(self, scenario: type[Scenario]) -> list[Run]:
-        """Run it once as it is, then with every fault at every call; answer what went wrong."""
+    def every_call(self, scenario: type[Scenario], faults: Sequence[Fault] = _FAULTS) -> Iterator[Run]:
+        """Run it once as it is, then with each fault at every call; answer the runs that went wrong."""
         plain = self.run(scenario, {})
-        runs = [plain]
+        if plain.findings:
+            yield plain
         for number in range(1, len(plain.calls) + 1):
-            runs += [self._struck(scenario, {number: fault}) for fault in Fault]
-        return [run for run in runs if run.findings]
+            for fault in faults:
+                run = self._struck(scenario, {number: fault})
+                if run.findings:
+                    yield run
 
-    def pairs(self, scenario: type[Scenario], count: int, seed: int) -> list[Run]:
-        """Run it with two faults at random, the second perhaps during the recovery; answer what went wrong."""
+    def pairs(self, scenario: type[Scenario], count: int, seed: int) -> Iterator[Run]:
+        """Run it with two faults at random, the second perhaps in the recovery; answer the runs that went wrong."""
         calls = len(self.run(scenario, {}).calls)
         random = Random(seed)  # noqa: S311 - repeatable on purpose
-        runs = []
         for _ in range(count):
             first = random.randint(1, calls)
             second = random.randint(first + 1, first + calls)
-            strikes = {first: random.choice(list(Fault)), second: random.choice(list(Fault))}
-            runs.append(self.run(scenario, strikes))
-        return [run for run in runs if run.findings]
+            run = self.run(scenario, {first: random.choice(_FAULTS), second: random.choice(_FAULTS)})
+            if run.findings:
+                yield run
 
     def run(self, kind: type[Scenario], strikes: Mapping[int, Fault]) -> Run:
         """Run a scenario with these faults at these calls, let it recover, and judge it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -30,6 +31,6 @@ def test_nothing_is_lost_doubled_or_stuck__with_two_faults_at_random(
     _nothing(harness.pairs(scenario, PAIRS, SEED))
 
 
-def _nothing(wrong: list[Run]) -> None:
-    if wrong:
-        pytest.fail("\n".join(run.report() for run in wrong), pytrace=False)
+def _nothing(wrong: Iterator[Run]) -> None:
+    if reports := [run.report() for run in wrong]:
+        pytest.fail("\n".join(reports), pytrace=False)
