@@ -207,7 +207,8 @@ class Edge:
             problem = self._problems.problem_of(error)
             _log(problem, error, route)
             answer = problem.answer()
-        return Response(answer.status, headers=dict(answer.headers), body=answer.body)
+        # An empty text and no null: whoever stands in for API Gateway may not know what to send for that.
+        return Response(answer.status, headers=dict(answer.headers), body=answer.body or "")
 
 
 def _key_of(request: _Request) -> str | None:

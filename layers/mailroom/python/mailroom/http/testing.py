@@ -95,7 +95,7 @@ class ApiClient:
             "isBase64Encoded": base64_encoded,
         }
         answer = self._handler(event, LambdaContext())
-        return ApiAnswer(answer["statusCode"], answer["headers"], answer["body"] or "")
+        return ApiAnswer(answer["statusCode"], answer["headers"], answer["body"])
 
     def _context(self, method: str, path: str) -> dict[str, Any]:
         authorizer = {"authorizer": self._authorizer} if self._authorizer else {}
