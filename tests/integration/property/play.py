@@ -590,6 +590,7 @@ class Play(Stage):
 
     def _judge_the_end(self) -> None:
         self.note("--- the end")
+        self.time += 2 * SETTINGS.timings.lease
         delivered = sum(story.accepted for story in self.watch.stories.values())
         for shard in range(self.shards):
             self._finish(self._drain(shard))
@@ -673,7 +674,7 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Play], None]]:
                 try:
                     ensure(held)
                 except LeaseLost:
-                    play.watch.loses(play.current)
+                    play.watch.loses(play.current, held.name)
                     raise
 
             for module in (event_module, relay_module, sweep_module):

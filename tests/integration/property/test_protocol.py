@@ -18,7 +18,7 @@ from .broken import RARE, RULES, Patch
 from .play import Play, staged
 from .watch import Rule, Violation
 
-RUNS = int(os.environ.get("MAILROOM_PROPERTY_RUNS", "180"))
+RUNS = int(os.environ.get("MAILROOM_PROPERTY_RUNS", "120"))
 FIRST_SEED = int(os.environ.get("MAILROOM_PROPERTY_SEED", "0"))
 NOTICED_WITHIN = 1000
 """Runs in which a missing rule has to show; most show in the first ten."""

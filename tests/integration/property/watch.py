@@ -92,7 +92,7 @@ class Watch:
         self.turn: dict[Actor, Turn] = {}
         self.fenced: Counter[Actor] = Counter()
         self.unchecked: Counter[Actor] = Counter()
-        self.lost: set[Actor] = set()
+        self.lost: set[tuple[Actor | None, str]] = set()
         self.committed: set[Actor] = set()
         self.by: Actor | None = None
         self.tables: Tables
@@ -127,10 +127,10 @@ class Watch:
         return [each for each in partitions if self.tables.item(self._outbox_table, each, event_id)]
 
     def _outbox(self, old: Item | None, new: Item | None) -> None:
-        if self.by in self.lost:
-            raise Violation("lease", f"{self.by.name if self.by else ''} writes although it knows its lease is over")
         row = new or old or {}
         partition, event_id = row["partition"]["S"], row["event_id"]["S"]
+        if self.by is not None and (self.by, _lease_of(event_id)) in self.lost:
+            raise Violation("lease", f"{self.by.name} writes {event_id} although it knows its lease is over")
         if new is None:
             self._moved.add(event_id)
             return
@@ -207,7 +207,7 @@ class Watch:
             return
         if old is not None and old["held_until"]["N"] != "0":
             self.troubled.add((name, before))
-        self.lost.discard(self.by)
+        self.lost.discard((self.by, name))
         self.held[self.by][name] = token
         self.turn[self.by] = (name, token)
 
@@ -275,16 +275,15 @@ class Watch:
         if token != self.token(name):
             raise Violation("lease", f"{actor.name} relies on {name} by {token}, and {self.token(name)} has it")
 
-    def loses(self, actor: Actor | None) -> None:
+    def loses(self, actor: Actor | None, name: str) -> None:
         """Note that an actor was told that its lease is over."""
-        if actor is not None:
-            self.lost.add(actor)
+        self.lost.add((actor, name))
 
     def waits(self, actor: Actor) -> None:
         """Judge that a process has nothing to do for a while: it holds up nobody."""
-        if actor in self.lost:
-            return
         for name, token in self.held[actor].items():
+            if (actor, name) in self.lost:
+                continue
             row = self.tables.item(self._leases_table, name) or {}
             if name.startswith("relay") and row["token"]["N"] == str(token) and row["held_until"]["N"] != "0":
                 raise Violation("lease", f"{actor.name} waits and holds {name}")
@@ -297,11 +296,15 @@ class Watch:
     def _stray(self, event_id: str) -> bool:
         if self.by is None:
             return False
-        name = lease_name(int(event_id.rpartition("-")[2]))
+        name = _lease_of(event_id)
         return name in self.held[self.by] and self.held[self.by][name] != self.token(name)
 
     def _calm(self, story: Story) -> bool:
         return not story.strayed and not self.troubled.intersection(story.attempted)
+
+
+def _lease_of(event_id: str) -> str:
+    return lease_name(int(event_id.rpartition("-")[2]))
 
 
 def _check_life(new: Mapping[str, Any], partition: str) -> None:
