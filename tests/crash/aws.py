@@ -19,14 +19,13 @@ from app import owners, repos  # noqa: F401 - their models' tables are made too
 from app.settings import AppSettings
 from mailroom import clients
 from mailroom.clock import Clock
+from mailroom.consumer import MAX_RECEIVES
 from mailroom.row import Row, bind
 from mailroom.settings import Settings
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
 
 BUS, QUEUE = "bus", "counting"
-MOVED_AFTER = 3
-"""Deliveries after which SQS moves a message to the dead-letter queue: fewer than deployed, they are all alike."""
 SETTINGS = Settings(
     stage="test",
     auth="none",
@@ -112,6 +111,11 @@ class Aws:
             queue._messages.clear()
             queue._pending_messages.clear()
             queue.deleted_messages.clear()
+        self.move_after(MAX_RECEIVES)
+
+    def move_after(self, receives: int) -> None:
+        """Let SQS move a message to the dead-letter queue after so many deliveries."""
+        _backend("sqs").queues[QUEUE].redrive_policy["maxReceiveCount"] = receives
 
     # What there is to see is read from moto itself: by calls it would take most of the time.
 
@@ -154,7 +158,7 @@ class Aws:
         dead = self._sqs.create_queue(QueueName=f"{QUEUE}-dead")["QueueUrl"]
         arn = self._sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         attributes: Any = {
-            "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MOVED_AFTER}),
+            "RedrivePolicy": json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MAX_RECEIVES}),
             "VisibilityTimeout": str(Timings().visibility(Timings().consumer_timeout)),
         }
         queue = self._sqs.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"]

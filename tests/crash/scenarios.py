@@ -147,6 +147,7 @@ class RedriveToConsumer(Scenario):
     def prepare(self, world: World) -> None:
         self.wanted: set[str] = set()
         Receiver.broken = True
+        world.aws.move_after(3)  # fewer than deployed: they are all alike
         world.aws.send(_message(EVENT))
 
     def step(self, world: World) -> bool:
