@@ -14,8 +14,8 @@ from mailroom.clock import epoch_milliseconds
 from mailroom.consumer import is_final, record_prefix
 from mailroom.dead_letters.letter import BECAME, OUTBOX, Action, read_history
 from mailroom.deployment import Deployment
-from mailroom.failures import Failure, FailureKind
-from mailroom.idempotency import COMPLETED, INPROGRESS, IdempotencyRow, record_id
+from mailroom.failures import Failure
+from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, IdempotencyRow, record_id
 from mailroom.outbox.event import shard_of_id, shard_of_subject
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.runtime import Runtime
@@ -24,7 +24,6 @@ _MESSAGE = "message/"
 """What the key of a message begins with in which no event can be read."""
 _SEARCHED_PAGES = 5
 """How many megabytes of a partition are searched, the newest first, for a subject whose row is gone."""
-_KILLED = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
 
 
 class NothingKnown(LookupError):
@@ -276,7 +275,7 @@ class Tracer:
         if row.failure:
             return Failure.from_json(row.failure)
         over = int(row.in_progress_until) <= epoch_milliseconds(self._runtime.clock.now())
-        return _KILLED if row.status == INPROGRESS and over else None
+        return ENDED_SILENTLY if row.status == INPROGRESS and over else None
 
     def _record_steps(self, row: IdempotencyRow) -> Iterator[Step]:
         name, failure, attempts = _consumer_of(row), self._failure_of(row), int(row.attempts or 0)
