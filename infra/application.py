@@ -10,9 +10,10 @@ from app.settings import AppSettings
 from infra.api import API, OPERATIONS
 from mailroom.consumer import Consumer
 from mailroom.controls import RELAY
-from mailroom.declarations import DeclarationError, discover
+from mailroom.declarations import DeclarationError
 from mailroom.job import Job
 from mailroom.needs import Access
+from mailroom.registry import Registry, check_names
 from mailroom.row import Row
 from mailroom.settings import Environment, Settings
 from mailroom.timings import TimingError, Timings
@@ -44,10 +45,9 @@ class Application:
         DeclarationError
             If two of them have the same name, or one has the name of a function that is always there.
         """
-        consumers = discover("app.consumers", Consumer)
-        jobs = [*discover("mailroom.jobs", Job), *discover("app.jobs", Job)]
-        _check_names([*consumers, *jobs])
-        return cls(api=api.access, consumers=tuple(consumers), jobs=tuple(jobs))
+        registry = Registry.of()
+        check_names([*registry.consumers, *registry.jobs], reserved=(API, OPERATIONS, RELAY))
+        return cls(api=api.access, consumers=registry.consumers, jobs=registry.jobs)
 
     def check(self, timings: Timings) -> None:
         """See that no job of the machinery may still run when it is fired again: each has work for every firing.
@@ -78,12 +78,3 @@ def _model(short_name: str) -> type[Row]:
     if short_name not in Row.tables:
         raise DeclarationError(f"the settings name the table {short_name!r}, but no model has that short name")
     return Row.tables[short_name]
-
-
-def _check_names(declarations: list[Consumer | Job]) -> None:
-    taken = dict.fromkeys((API, OPERATIONS, RELAY), "the machinery")
-    for declaration in declarations:
-        if declaration.name in taken:
-            both = f"{taken[declaration.name]} and {declaration.module}"
-            raise DeclarationError(f"{both} both declare {declaration.name!r}: rename one")
-        taken[declaration.name] = declaration.module

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from enum import StrEnum
 from logging import LogRecord
 from random import Random
+from threading import RLock
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -103,6 +104,9 @@ logger = Logger(service="mailroom", logger_formatter=LineFormatter(use_rfc3339=T
 metrics = Metrics(namespace=NAMESPACE, service="mailroom")
 """Gathers metrics until the edge flushes them as one EMF line."""
 
+_gathering = RLock()
+"""Outside Lambda many threads gather at once, and flushing is not made for that."""
+
 _CALLER = 3
 """How far up the stack a line's `location` is: past Powertools and past the functions below."""
 
@@ -134,12 +138,14 @@ def log_error(event: LogEvent, error: BaseException, **facts: Any) -> None:
 
 def count(metric: Metric, value: float = 1) -> None:
     """Add to a counter."""
-    metrics.add_metric(name=metric.value, unit=MetricUnit.Count, value=value)
+    with _gathering:
+        metrics.add_metric(name=metric.value, unit=MetricUnit.Count, value=value)
 
 
 def measure_seconds(metric: Metric, value: float) -> None:
     """Record a duration."""
-    metrics.add_metric(name=metric.value, unit=MetricUnit.Seconds, value=value)
+    with _gathering:
+        metrics.add_metric(name=metric.value, unit=MetricUnit.Seconds, value=value)
 
 
 def report(gauges: Mapping[Metric, float]) -> None:
@@ -161,8 +167,9 @@ def flushed_metrics() -> Iterator[None]:
     try:
         yield
     finally:
-        if metrics.metric_set:
-            metrics.flush_metrics()
+        with _gathering:
+            if metrics.metric_set:
+                metrics.flush_metrics()
 
 
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -180,12 +187,12 @@ def traced(incoming: str | None, random: Random) -> Iterator[str]:
     traceparent = incoming if incoming and _TRACEPARENT.fullmatch(incoming) else _new_traceparent(random)
     outer = _traceparent.get()
     token = _traceparent.set(traceparent)
-    logger.set_correlation_id(_trace_id(traceparent))
+    logger.thread_safe_append_keys(correlation_id=_trace_id(traceparent))
     try:
         yield traceparent
     finally:
         _traceparent.reset(token)
-        logger.set_correlation_id(outer and _trace_id(outer))
+        logger.thread_safe_append_keys(correlation_id=outer and _trace_id(outer))
 
 
 def traceparent() -> str | None:
