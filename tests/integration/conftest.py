@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from random import Random
 from threading import RLock
 from typing import Any
@@ -67,6 +68,21 @@ def runtime(aws: None, clock: ManualClock) -> Runtime:
         Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
     clients.events().create_event_bus(Name=BUS)
     return Runtime(settings, app_settings, clock=clock, random=Random(1))  # noqa: S311 - repeatable on purpose
+
+
+Process = Callable[[], Runtime]
+
+
+@pytest.fixture
+def another(runtime: Runtime, clock: ManualClock) -> Process:
+    """Makes the surroundings of another process on the same tables."""
+    numbers = count(2)
+
+    def start() -> Runtime:
+        kinds = (runtime.settings, runtime.of(AppSettings))
+        return Runtime(*kinds, clock=clock, random=Random(next(numbers)))  # noqa: S311 - repeatable on purpose
+
+    return start
 
 
 class CallCounter:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from app.owners import Owner
+from mailroom.declarations import DECLARATION_VARIABLE
 from mailroom.idempotency import IdempotencyRow
-from mailroom.job import JobContext, JobEdge, job, lease_name
+from mailroom.job import JobContext, JobEdge, job, job_handler, lease_name
 from mailroom.jobs import cleanup as cleanup_module
 from mailroom.jobs.cleanup import cleanup
 from mailroom.jobs.outbox_relay import outbox_relay
@@ -20,9 +21,9 @@ from mailroom.publishers.publisher import SENT
 from mailroom.runtime import Runtime
 from mailroom.schedule import Every
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, transient, unavailable
-from tests.faults import Died
+from tests.faults import Died, died, failing, refused
 
-from .conftest import CallCounter
+from .conftest import CallCounter, Process
 from .outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
 
 RUNS: list[Callable[[JobContext], None]] = []
@@ -49,13 +50,110 @@ def test_what_a_job_collects_is_committed__when_it_ends_well(edge: JobEdge) -> N
     assert [owner.id for owner in Owner.scan()] == ["owner-1"]
 
 
-def test_a_second_firing_is_skipped__while_a_run_is_at_work(edge: JobEdge) -> None:
+def test_a_second_firing_is_skipped__while_a_run_is_at_work(edge: JobEdge, another: Process) -> None:
     def meanwhile(work: JobContext) -> None:
         edge.run(LambdaContext())
+        JobEdge(example, another()).run(LambdaContext())
 
     RUNS.append(meanwhile)
     edge.run(LambdaContext())
     assert RUNS == []
+
+
+NOON = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def fire(edge: JobEdge, at: datetime | None = NOON) -> bool:
+    """Answer whether the firing was served by a run of its own."""
+    RUNS.append(lambda work: work.update(Owner("owner-1"), [Owner.repo_count.add(1)]))
+    edge.run(LambdaContext(), fired_at=at)
+    ran = not RUNS
+    RUNS.clear()
+    return ran
+
+
+def test_a_job_runs_once__when_it_is_fired_twice(edge: JobEdge, another: Process) -> None:
+    assert fire(edge)
+    assert not fire(edge)
+    assert not fire(JobEdge(example, another()))
+    assert Owner.get("owner-1").repo_count == 1
+
+
+def test_a_firing_that_comes_after_a_later_one_is_skipped__since_the_later_run_did_its_work(
+    edge: JobEdge, clock: ManualClock
+) -> None:
+    clock.advance(7_200)
+    assert fire(edge, NOON + timedelta(hours=1))
+    assert not fire(edge, NOON)
+    assert fire(edge, NOON + timedelta(hours=2))
+
+
+def test_a_run_that_someone_asks_for_is_no_duplicate(edge: JobEdge) -> None:
+    assert fire(edge)
+    assert fire(edge, None)
+    assert not fire(edge)
+
+
+def test_a_firing_whose_run_failed_is_not_served__and_its_repetition_runs(edge: JobEdge) -> None:
+    def fail(work: JobContext) -> None:
+        raise ValueError("no")
+
+    RUNS.append(fail)
+    with pytest.raises(ValueError, match="no"):
+        edge.run(LambdaContext(), fired_at=NOON)
+    assert fire(edge)
+
+
+def test_a_firing_whose_commit_was_refused_is_not_served(edge: JobEdge) -> None:
+    RUNS.append(write_owner)
+    with failing("TransactWriteItems", refused("ValidationException")), pytest.raises(Exception, match="Failed to write"):
+        edge.run(LambdaContext(), fired_at=NOON)
+    assert fire(edge)
+
+
+def test_a_run_that_died_after_its_commit_is_not_done_again(edge: JobEdge, clock: ManualClock) -> None:
+    RUNS.append(write_owner)
+    with failing("TransactWriteItems", died, after=True), pytest.raises(Died):
+        edge.run(LambdaContext(), fired_at=NOON)
+    clock.advance(61)
+    assert not fire(edge)
+
+
+def test_a_clock_that_was_ahead_does_not_silence_a_job(edge: JobEdge, clock: ManualClock) -> None:
+    clock.jump(86_400)
+    assert fire(edge, clock.now())
+    clock.jump(-86_400)
+    assert fire(edge, clock.now())
+
+
+def test_the_memo_is_stored_with_each_commit_of_a_run(edge: JobEdge, clock: ManualClock) -> None:
+    def commit_a_page_and_die(work: JobContext) -> None:
+        work.memo["page"] = 1
+        write_owner(work)
+        work.commit()
+        raise Died
+
+    RUNS.append(commit_a_page_and_die)
+    with pytest.raises(Died):
+        edge.run(LambdaContext(), fired_at=NOON)
+    clock.advance(61)
+    RUNS.append(lambda work: work.memo["page"] == 1 or pytest.fail("the page was forgotten"))
+    edge.run(LambdaContext(), fired_at=NOON)
+    assert RUNS == []
+
+
+def test_the_lambda_handler_knows_a_firing_by_the_moment_in_its_event(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As EventBridge sends it, https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-run-lambda-schedule.html."""
+    monkeypatch.setenv(DECLARATION_VARIABLE, f"{__name__}:example")
+    handler = job_handler(lambda: runtime)
+    firing = {"detail-type": "Scheduled Event", "source": "aws.events", "time": "2030-01-01T00:00:00Z", "detail": {}}
+    runs = []
+    RUNS.extend([runs.append] * 4)
+    for event in (firing, firing, {}, {"time": "soon"}):
+        handler(event, LambdaContext())
+    assert len(runs) == 3
 
 
 def test_a_job_that_raises_fails_loudly__and_the_next_run_can_start(edge: JobEdge) -> None:
@@ -72,12 +170,12 @@ def test_a_job_that_raises_fails_loudly__and_the_next_run_can_start(edge: JobEdg
     assert len(list(Owner.scan())) == 1
 
 
-def test_a_run_that_stalled_past_its_lease_commits_nothing(edge: JobEdge, clock: ManualClock) -> None:
+def test_a_run_that_stalled_past_its_lease_commits_nothing(edge: JobEdge, another: Process, clock: ManualClock) -> None:
     def stall(work: JobContext) -> None:
         write_owner(work)
         clock.advance(61)
         RUNS.append(lambda work: None)
-        edge.run(LambdaContext())
+        JobEdge(example, another()).run(LambdaContext())
 
     RUNS.append(stall)
     with pytest.raises(LeaseLost):

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any
+
 import pytest
 
 from app.owners import Owner
+from mailroom.clients import Call, observed
 from mailroom.lease import HeldLease, Lease, LeaseLost, LeaseRow
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, died, failing, refused, timed_out
+
+from .conftest import CallCounter
 
 LEASE_OVER = 61
 
@@ -151,3 +158,81 @@ def test_a_release_whose_answer_is_lost_says_so(runtime: Runtime) -> None:
     with failing("UpdateItem", timed_out, after=True), pytest.raises(Exception, match="Read timeout"):
         held.release(clean=True)
     assert take(runtime).token == 2
+
+
+def test_a_renewal_that_arrives_after_the_release_takes_nothing(runtime: Runtime) -> None:
+    """As when botocore repeats one whose first answer was slow: the lease stays free for others."""
+    held = take(runtime)
+    held.release(clean=True)
+    with pytest.raises(LeaseLost):
+        held.renew()
+    assert take(runtime).token == 2
+
+
+def test_a_release_waits_for_the_renewal_under_way__and_is_the_last_word(runtime: Runtime, clock: ManualClock) -> None:
+    held = take(runtime)
+    renewing, go_on = Event(), Event()
+
+    class Slow:
+        def before(self, call: Call) -> None:
+            if call.parameters["UpdateExpression"] == "SET #held_until = :held_until":
+                renewing.set()
+                assert go_on.wait(10)
+
+        def after(self, call: Call, answer: dict[str, Any]) -> None: ...
+
+    clock.advance(31)
+    with observed(Slow()), ThreadPoolExecutor() as threads:
+        renewal = threads.submit(held.ensure)
+        assert renewing.wait(10)
+        release = threads.submit(held.release, clean=True)
+        go_on.set()
+        renewal.result(10)
+        release.result(10)
+    assert LeaseRow.get("the-lease").held_until == 0
+
+
+def test_nothing_is_renewed__once_it_was_given_back(runtime: Runtime, calls: CallCounter) -> None:
+    held = take(runtime)
+    held.release(clean=True)
+    with pytest.raises(LeaseLost, match="given back"):
+        held.ensure()
+    assert calls.counts == {"UpdateItem": 2}
+
+
+def test_two_that_take_it_from_each_other_in_turn_never_hold_it_both(runtime: Runtime, clock: ManualClock) -> None:
+    tokens: list[int] = []
+    holders: list[HeldLease] = []
+    for _ in range(4):
+        held = take(runtime)
+        tokens.append(held.token)
+        holders.append(held)
+        clock.advance(LEASE_OVER)
+        for stalled in holders:
+            with pytest.raises(LeaseLost):
+                stalled.ensure()
+    assert tokens == [1, 2, 3, 4]
+    last = take(runtime)
+    for stalled in holders:
+        with pytest.raises(LeaseLost):
+            stalled.release(clean=True)
+    assert last.remaining() > 0
+    assert Lease("the-lease", runtime).acquire() is None
+
+
+def test_a_memo_is_stored_with_what_a_transaction_writes__or_not_at_all(runtime: Runtime, clock: ManualClock) -> None:
+    held = take(runtime)
+
+    def write_noting(memo: dict[str, str]) -> None:
+        work = UnitOfWork(runtime, Access(writes=(Owner,)))
+        work.save(Owner("owner-1"))
+        work.depend_on(held.note(memo))
+        work.commit()
+
+    write_noting({"page": "1"})
+    clock.advance(LEASE_OVER)
+    assert take(runtime).memo == {"page": "1"}
+    with pytest.raises(LeaseLost):
+        write_noting({"page": "2"})
+    clock.advance(LEASE_OVER)
+    assert take(runtime).memo == {"page": "1"}

@@ -166,7 +166,7 @@ def no_wall_clock(patch: Patch) -> None:
 
     def remaining(self: HeldLease) -> float:
         timings, clock = self._runtime.timings, self._runtime.clock
-        return float(timings.lease - (clock.monotonic() - self._since) - 2 * timings.clock_skew)
+        return float(timings.lease - (clock.monotonic() - self._term[0]) - 2 * timings.clock_skew)
 
     patch.setattr(HeldLease, "remaining", remaining)
 

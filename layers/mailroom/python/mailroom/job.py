@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
 from mailroom import telemetry
-from mailroom.clock import timestamp
+from mailroom.clock import moment, timestamp
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, declaring, load
 from mailroom.failures import Failure, failure_of
-from mailroom.lease import HeldLease, Lease
+from mailroom.lease import HeldLease
 from mailroom.needs import Access, Port
 from mailroom.outbox.event import Event
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 from mailroom.schedule import Schedule
+from mailroom.single_flight import single_flight
 from mailroom.telemetry import LogEvent, Metric
 from mailroom.unit_of_work import UnitOfWork
 
@@ -61,6 +63,8 @@ def job(
 
 LAST_RUN = "last_run"
 """Where a job's lease keeps how its last run ended: `run_id`, `ended_at`, `failure` (null when it went well)."""
+SERVED = "served"
+"""Where it keeps the moment of the latest firing that a run served: another of that moment or before is a duplicate."""
 
 
 class JobContext(UnitOfWork):
@@ -97,37 +101,66 @@ class JobContext(UnitOfWork):
         return self.runtime.clock.monotonic() >= self.deadline
 
     def commit(self, response: Any = None) -> None:
-        """Write all that was collected, if the lease is still this run's."""
+        """Write all that was collected and the memo with it, if the lease is still this run's."""
+        self._commit(self.memo, response)
+
+    def finish(self, fired_at: datetime | None) -> None:
+        """Commit what is left, and with it that this firing is served."""
+        served = {SERVED: timestamp(fired_at)} if fired_at else {}
+        self._commit({**self.memo, **served})
+        self.memo.update(served)
+
+    def _commit(self, memo: Mapping[str, Any], response: Any = None) -> None:
         if self.has_changes:
-            self.depend_on(self.lease.check())
+            self.depend_on(self.lease.note(memo))
         super().commit(response)
 
 
 class JobEdge:
-    """Runs one job, one run at a time: a firing that finds another run at work is skipped."""
+    """Runs one job, one run at a time: a firing that finds another run at work is skipped, and so is a duplicate."""
 
     def __init__(self, declaration: Job, runtime: Runtime) -> None:
         self._declaration = declaration
         self._runtime = runtime
 
-    def run(self, context: Any) -> None:
+    def run(self, context: Any, *, fired_at: datetime | None = None) -> None:
         """Run the job once.
+
+        Parameters
+        ----------
+        fired_at
+            The moment of the firing by its schedule, by which it is known when it comes twice, or after a later one;
+            None for a run that someone asked for, which is never a duplicate.
 
         Raises
         ------
         Exception
             What the job raised, after it was logged and counted.
         """
-        name = self._declaration.name
-        with telemetry.flushed_metrics(), telemetry.traced(None, self._runtime.random):
-            lease = Lease(lease_name(name), self._runtime).acquire()
-            if lease is None:
-                telemetry.log(LogEvent.JOB_SKIPPED, job=name, reason="another run is at work")
-                telemetry.count(Metric.JOB_SKIPPED)
-                return
-            self._run_under(lease, context)
+        runtime, name = self._runtime, lease_name(self._declaration.name)
+        with telemetry.flushed_metrics(), telemetry.traced(None, runtime.random):
+            remaining = context.get_remaining_time_in_millis() / 1000
+            with single_flight(name, runtime, at_most=remaining) as lease:
+                if lease is None:
+                    self._skip("another run is at work")
+                elif fired_at and self._is_served(lease, fired_at):
+                    self._skip("a run has served this firing")
+                else:
+                    self._run_under(lease, context, fired_at)
 
-    def _run_under(self, lease: HeldLease, context: Any) -> None:
+    def _is_served(self, lease: HeldLease, fired_at: datetime) -> bool:
+        served = lease.memo.get(SERVED)
+        if served is None or moment(served) < fired_at:
+            return False
+        # What says to be served later than now comes from a clock that was ahead: it must not silence the job.
+        skew = timedelta(seconds=2 * self._runtime.timings.clock_skew)
+        return moment(served) <= self._runtime.clock.now() + skew
+
+    def _skip(self, reason: str) -> None:
+        telemetry.log(LogEvent.JOB_SKIPPED, job=self._declaration.name, reason=reason)
+        telemetry.count(Metric.JOB_SKIPPED)
+
+    def _run_under(self, lease: HeldLease, context: Any, fired_at: datetime | None) -> None:
         name, run_id, clock = self._declaration.name, context.aws_request_id, self._runtime.clock
         began = clock.monotonic()
         work = JobContext(
@@ -140,24 +173,19 @@ class JobEdge:
         telemetry.log(LogEvent.JOB_STARTED, job=name, run_id=run_id)
         try:
             self._declaration(work)
-            work.commit()
+            work.finish(fired_at)
         except Exception as error:
             telemetry.count(Metric.JOB_FAILED)
             telemetry.log_error(LogEvent.JOB_FAILED, error, job=name, run_id=run_id)
-            self._release(lease, run_id, failure_of(error))
+            self._note_end(lease, run_id, failure_of(error))
             raise
-        self._release(lease, run_id, None)
+        self._note_end(lease, run_id, None)
         telemetry.count(Metric.JOB_COMPLETED)
         telemetry.log(LogEvent.JOB_COMPLETED, job=name, run_id=run_id, ms=round((clock.monotonic() - began) * 1000))
 
-    def _release(self, lease: HeldLease, run_id: str, failure: Failure | None) -> None:
+    def _note_end(self, lease: HeldLease, run_id: str, failure: Failure | None) -> None:
         ended_at = timestamp(self._runtime.clock.now())
         lease.memo[LAST_RUN] = {"run_id": run_id, "ended_at": ended_at, "failure": failure and failure.message}
-        try:
-            lease.release(clean=failure is None)
-        except Exception as error:
-            # The lease runs out by itself; what the run did or failed at is the news.
-            telemetry.log_error(LogEvent.LEASE_NOT_RELEASED, error, lease=lease.name)
 
 
 def lease_name(job_name: str) -> str:
@@ -172,4 +200,12 @@ def job_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, Any]
     def edge() -> JobEdge:
         return JobEdge(load(os.environ[DECLARATION_VARIABLE], Job), make_runtime())
 
-    return lambda _, context: edge().run(context)
+    return lambda event, context: edge().run(context, fired_at=_fired_at(event))
+
+
+def _fired_at(event: Mapping[str, Any]) -> datetime | None:
+    """Answer when a schedule's event was due; all copies of it say the same. Other events are no firings.
+
+    https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-events-structure.html
+    """
+    return moment(event["time"]) if event.get("detail-type") == "Scheduled Event" else None

@@ -7,7 +7,9 @@ holder stops twice the skew earlier by its own. So however their clocks differ, 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import timedelta
+from threading import RLock
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -66,11 +68,13 @@ class HeldLease:
         self.memo = memo
         self._holder = holder
         self._runtime = runtime
+        self._changing = RLock()
+        """A heartbeat renews from a thread of its own: what is given back meanwhile must not be taken again."""
+        self._released = False
 
     def began(self, monotonic: float, held_until: int) -> None:
         """Note from when and until when it is held."""
-        self._since = monotonic
-        self._held_until = held_until
+        self._term = (monotonic, held_until)
 
     def remaining(self) -> float:
         """Answer the seconds for which it is safe to go on; not above 0 means stop.
@@ -79,8 +83,9 @@ class HeldLease:
         stand still while a machine is frozen.
         """
         timings, clock = self._runtime.timings, self._runtime.clock
-        by_wall = self._held_until / 1000 - clock.now().timestamp()
-        by_monotonic = timings.lease - (clock.monotonic() - self._since)
+        since, held_until = self._term
+        by_wall = held_until / 1000 - clock.now().timestamp()
+        by_monotonic = timings.lease - (clock.monotonic() - since)
         return min(by_wall, by_monotonic) - 2 * timings.clock_skew
 
     def ensure(self) -> None:
@@ -91,18 +96,21 @@ class HeldLease:
         LeaseLost
             If it ran out or someone else holds it.
         """
-        self._stop_if_over()
-        if self._runtime.clock.monotonic() - self._since < self._runtime.timings.lease / 2:
-            return
-        try:
-            self.renew()
-        except LeaseLost:
-            raise
-        except Exception as error:
-            telemetry.log_error(LogEvent.LEASE_NOT_RENEWED, error, lease=self.name)
+        with self._changing:
             self._stop_if_over()
+            if self._runtime.clock.monotonic() - self._term[0] < self._runtime.timings.lease / 2:
+                return
+            try:
+                self.renew()
+            except LeaseLost:
+                raise
+            except Exception as error:
+                telemetry.log_error(LogEvent.LEASE_NOT_RENEWED, error, lease=self.name)
+                self._stop_if_over()
 
     def _stop_if_over(self) -> None:
+        if self._released:
+            raise LeaseLost(f"the lease {self.name} (token {self.token}) was given back")
         if self.remaining() <= 0:
             raise LeaseLost(f"the lease {self.name} (token {self.token}) ran out")
 
@@ -112,11 +120,16 @@ class HeldLease:
         Raises
         ------
         LeaseLost
-            If someone else holds it.
+            If someone else holds it, or it was given back: even a renewal that arrives late takes nothing then.
         """
-        monotonic, until = self._runtime.clock.monotonic(), _until(self._runtime)
-        self._change("SET #held_until = :held_until", {":held_until": {"N": str(until)}})
-        self.began(monotonic, until)
+        with self._changing:
+            monotonic, until = self._runtime.clock.monotonic(), _until(self._runtime)
+            self._change(
+                "SET #held_until = :held_until",
+                {":held_until": {"N": str(until)}, ":free": {"N": "0"}},
+                also=" AND #held_until > :free",
+            )
+            self.began(monotonic, until)
 
     def release(self, *, clean: bool) -> None:
         """Give the lease back, and say whether the successor has something to put right.
@@ -126,17 +139,26 @@ class HeldLease:
         LeaseLost
             If someone else holds it already.
         """
-        self._change(
-            "SET #held_until = :held_until, #clean = :clean, #memo = :memo",
-            {":held_until": {"N": "0"}, ":clean": {"BOOL": clean}, ":memo": {"S": json.dumps(self.memo)}},
-        )
+        with self._changing:
+            self._released = True
+            self._change(
+                "SET #held_until = :held_until, #clean = :clean, #memo = :memo",
+                {":held_until": {"N": "0"}, ":clean": {"BOOL": clean}, ":memo": {"S": json.dumps(self.memo)}},
+            )
 
     def check(self) -> Operation:
         """Answer the operation that makes a transaction depend on this lease."""
-        lost = LeaseLost(f"the lease {self.name} (token {self.token}) is someone else's; nothing was written")
-        return Operation(OperationKind.CHECK, LeaseRow(self.name), lost, LeaseRow.token == self.token)
+        return Operation(OperationKind.CHECK, LeaseRow(self.name), self._lost(), LeaseRow.token == self.token)
 
-    def _change(self, expression: str, values: dict[str, Any]) -> None:
+    def note(self, memo: Mapping[str, Any]) -> Operation:
+        """Answer the operation that makes a transaction depend on this lease, and store a memo with what it writes."""
+        actions = (LeaseRow.memo.set(json.dumps(memo)),)
+        return Operation(OperationKind.UPDATE, LeaseRow(self.name), self._lost(), LeaseRow.token == self.token, actions)
+
+    def _lost(self) -> LeaseLost:
+        return LeaseLost(f"the lease {self.name} (token {self.token}) is someone else's; nothing was written")
+
+    def _change(self, expression: str, values: dict[str, Any], *, also: str = "") -> None:
         names = {
             f"#{name.strip('#')}": name.strip("#") for name in expression.replace("=", " ").split() if name[0] == "#"
         }
@@ -145,7 +167,7 @@ class HeldLease:
             _update(
                 self.name,
                 expression,
-                "#token = :token AND #holder = :holder",
+                f"#token = :token AND #holder = :holder{also}",
                 {**names, "#token": "token", "#holder": "holder"},
                 {**values, ":token": {"N": str(self.token)}, ":holder": {"S": self._holder}},
             )

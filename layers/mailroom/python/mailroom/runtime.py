@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random, SystemRandom
+from threading import RLock
 from typing import Any, Self, TypeVar
 
 from mailroom.clock import Clock, SystemClock
@@ -37,6 +38,8 @@ class Runtime:
     ) -> None:
         self._settings = {type(kind): kind for kind in settings}
         self._ports: dict[type[Port], Port] = dict(ports or {})
+        self._connecting = RLock()
+        """One port connects by way of another; two threads ask for the first time at once."""
         self.clock: Clock = clock or SystemClock()
         self.random: Random = random or SystemRandom()
 
@@ -99,7 +102,8 @@ class Runtime:
 
     def use(self, port: type[P]) -> P:
         """Answer the process's instance of a port, connected on first use."""
-        if port not in self._ports:
-            self._ports[port] = port.connect(self)
+        with self._connecting:
+            if port not in self._ports:
+                self._ports[port] = port.connect(self)
         instance: P = self._ports[port]  # type: ignore[assignment]
         return instance
