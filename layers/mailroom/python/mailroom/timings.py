@@ -18,6 +18,9 @@ MAX_VISIBILITY = 43_200
 """Seconds a message may stay hidden, counted from its first receive.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
 MAX_QUEUE_RETENTION = 14 * DAY
+MIN_POLL_WAIT, MAX_POLL_WAIT = 1, 20
+"""How long a receive from SQS may wait; at 0 it would ask without a pause.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html"""
 EXPIRY_NOTICE = 2 * DAY
 """How long before SQS deletes a dead letter for good its alarm sounds."""
 SCHEDULE_FLOOR = MINUTE
@@ -72,6 +75,11 @@ class Timings:
     stop_margin: float = 5
     """What an invocation keeps for finishing what it has begun."""
 
+    poll_wait: int = 10
+    """How long a worker's receive waits for messages."""
+    process_grace: float = 25
+    """What a process that is told to end takes for it: platforms kill it after 30 s."""
+
     clock_skew: float = 5
     lease: float = MINUTE
     bus_check_period: float = MINUTE
@@ -96,6 +104,11 @@ class Timings:
     def longest_stay(self, function_timeout: int) -> int:
         """Answer the seconds after which a consumer has handled a message, or given it up."""
         return math.ceil(self.consumer_backoff.longest_span()) + self.visibility(function_timeout)
+
+    @property
+    def longest_poll(self) -> float:
+        """The seconds after which a receive has its answer, or is given up: it has no retries of its own."""
+        return self.connect_timeout + self.poll_wait + self.read_timeout
 
     @property
     def longest_call(self) -> float:
@@ -163,6 +176,11 @@ class Timings:
         )
         yield "24 h <= idempotency_key_life <= 7 d", DAY <= self.idempotency_key_life <= 7 * DAY
         yield "sent_retention >= 1 h", self.sent_retention >= HOUR
+        yield "1 s <= poll_wait <= 20 s", MIN_POLL_WAIT <= self.poll_wait <= MAX_POLL_WAIT
+        yield (
+            f"process_grace ({self.process_grace:g} s) > the longest poll ({self.longest_poll:g} s)",
+            self.process_grace > self.longest_poll,
+        )
         yield (
             "the consumer's back-offs sum to at least outage_to_outlive",
             self.consumer_backoff.shortest_span() >= self.outage_to_outlive,
@@ -176,6 +194,7 @@ _LOCAL = Timings(
     consumer_backoff=Backoff(base=1, cap=10, attempts=5),
     outage_to_outlive=15,
     bus_check_period=2,
+    poll_wait=2,
 )
 
 
