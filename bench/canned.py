@@ -41,6 +41,7 @@ SETTINGS = Settings(
     outbox_table="outbox",
     idempotency_table="idempotency",
     leases_table="leases",
+    cleanup_units=5_000,
 )
 
 

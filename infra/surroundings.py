@@ -55,6 +55,7 @@ def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str) -> tuple[E
             auth=stage.auth,
             source=SERVICE,
             publisher_url=f"eventbridge://{bus_name}",
+            cleanup_units=stage.cleanup_units,
             **tables.fields_of(Settings),
         ),
         AppSettings(

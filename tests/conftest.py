@@ -14,3 +14,5 @@ os.environ.update(
     POWERTOOLS_TRACE_DISABLED="true",
 )
 os.environ.pop("AWS_ENDPOINT_URL", None)
+
+from tests.log_lines import logs  # noqa: F401 - a fixture for all; nothing of ours is imported before

@@ -19,9 +19,9 @@ from app import owners, repos  # noqa: F401 - their models' tables are made too
 from app.settings import AppSettings
 from mailroom import clients
 from mailroom.clock import Clock
-from mailroom.consumer import MAX_RECEIVES
 from mailroom.row import Row, bind
 from mailroom.settings import Settings
+from mailroom.sources.source import MAX_RECEIVES
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
 
@@ -34,6 +34,7 @@ SETTINGS = Settings(
     outbox_table="outbox-table",
     idempotency_table="idempotency-table",
     leases_table="leases-table",
+    cleanup_units=5_000,
 )
 APP_SETTINGS = AppSettings(repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com")
 

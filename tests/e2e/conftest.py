@@ -84,6 +84,7 @@ def runtime(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runt
         outbox_table=f"outbox-{mark}",
         idempotency_table=f"idempotency-{mark}",
         leases_table=f"leases-{mark}",
+        cleanup_units=5_000,
     )
     app_settings = AppSettings(repos_table=f"repos-{mark}", owners_table=f"owners-{mark}", email_sender="a@example.com")
     bind(settings, app_settings)

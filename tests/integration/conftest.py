@@ -59,6 +59,7 @@ def runtime(aws: None, clock: ManualClock) -> Runtime:
         outbox_table="outbox-table",
         idempotency_table="idempotency-table",
         leases_table="leases-table",
+        cleanup_units=5_000,
     )
     app_settings = AppSettings(
         repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com"

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from app.owners import Owner
+from app.settings import AppSettings
+from mailroom.clients import Call, observed
 from mailroom.declarations import DECLARATION_VARIABLE
+from mailroom.deployment import Deployment, Queues
 from mailroom.idempotency import IdempotencyRow
-from mailroom.job import JobContext, JobEdge, job, job_handler, lease_name
+from mailroom.job import JobContext, JobEdge, job, job_handler
 from mailroom.jobs import cleanup as cleanup_module
 from mailroom.jobs.cleanup import cleanup
+from mailroom.jobs.metrics_export import metrics_export
 from mailroom.jobs.outbox_relay import outbox_relay
-from mailroom.lease import Lease, LeaseLost, LeaseRow
+from mailroom.lease import Lease, LeaseLost
+from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
-from mailroom.outbox.table import OutboxRow, sent
-from mailroom.publishers.publisher import SENT
+from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, sent
+from mailroom.publishers.publisher import SENT, Outcome
 from mailroom.runtime import Runtime
 from mailroom.schedule import Every
+from mailroom.telemetry import LogEvent
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, transient, unavailable
 from tests.faults import Died, died, failing, refused
+from tests.log_lines import Lines
 
 from .conftest import CallCounter, Process
 from .outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
@@ -106,7 +114,10 @@ def test_a_firing_whose_run_failed_is_not_served__and_its_repetition_runs(edge: 
 
 def test_a_firing_whose_commit_was_refused_is_not_served(edge: JobEdge) -> None:
     RUNS.append(write_owner)
-    with failing("TransactWriteItems", refused("ValidationException")), pytest.raises(Exception, match="Failed to write"):
+    with (
+        failing("TransactWriteItems", refused("ValidationException")),
+        pytest.raises(Exception, match="Failed to write"),
+    ):
         edge.run(LambdaContext(), fired_at=NOON)
     assert fire(edge)
 
@@ -299,47 +310,161 @@ def test_what_has_expired_is_deleted__and_nothing_else(runtime: Runtime, clock: 
     assert names() == ["new"]
 
 
-def test_a_record_that_was_renewed_meanwhile_stays(
-    runtime: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class MeanwhileAtDelete:
+    """Does something just before each row is deleted."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.act = act
+
+    def before(self, call: Call) -> None:
+        if call.operation == "DeleteItem":
+            self.act()
+
+    def after(self, call: Call, answer: dict[str, Any]) -> None: ...
+
+
+def test_a_record_that_was_renewed_meanwhile_stays(runtime: Runtime, clock: ManualClock) -> None:
     record("old", -1, clock)
-    delete = cleanup_module._delete_if_still_expired
-
-    def renew_first(*args: object) -> bool:
-        record("old", 100, clock)
-        return delete(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(cleanup_module, "_delete_if_still_expired", renew_first)
-    clean(runtime)
+    with observed(MeanwhileAtDelete(lambda: record("old", 100, clock))):
+        clean(runtime)
     assert names() == ["old"]
 
 
-def test_a_run_reads_so_much_and_no_more__and_the_next_goes_on_there(
+def affordable(runtime: Runtime, units: int) -> Runtime:
+    """Answer a process whose clean-up may use so many units: in moto a scan takes one, and so does a delete."""
+    settings = runtime.settings.model_copy(update={"cleanup_units": units})
+    return Runtime(settings, runtime.of(AppSettings), clock=runtime.clock, random=runtime.random)
+
+
+def test_a_run_uses_so_many_units_and_no_more__and_the_next_goes_on_there(
     runtime: Runtime, clock: ManualClock, calls: CallCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cleanup_module, "PAGES_PER_RUN", 2)
     monkeypatch.setattr(cleanup_module, "ROWS_PER_PAGE", 3)
     for number in range(10):
         record(f"old-{number}", -1, clock)
-    clean(runtime)
-    assert calls.counts["Scan"] == 2
-    assert len(names()) == 4
-    clean(runtime)
+    clean(affordable(runtime, 6))
+    assert (calls.counts["Scan"], calls.counts["DeleteItem"], len(names())) == (2, 4, 6)
+    clean(affordable(runtime, 20))
     assert names() == []
 
 
-def test_the_clean_up_never_touches_the_outbox(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> None:
+def test_nothing_is_passed_over__when_the_units_end_within_a_page(
+    runtime: Runtime, clock: ManualClock, calls: CallCounter
+) -> None:
+    for number in range(5):
+        record(f"old-{number}", -1, clock)
+    clean(affordable(runtime, 3))
+    assert len(names()) == 3
+    clean(affordable(runtime, 20))
+    assert names() == []
+    assert all("ExclusiveStartKey" not in call.parameters for call in calls.calls if call.operation == "Scan")
+
+
+def test_a_run_that_finds_nothing_on_a_page_goes_on__since_the_page_need_not_be_the_last(
+    runtime: Runtime, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cleanup_module, "ROWS_PER_PAGE", 1)
+    for number in range(5):
+        record(f"young-{number}", 100, clock)
+    record("old", -1, clock)
+    clean(runtime)
+    assert "old" not in names()
+
+
+def discarded_event(name: str, expires_in: int | None, clock: ManualClock, partition: str = DISCARDED) -> None:
+    expires_at = None if expires_in is None else clock.now() + timedelta(seconds=expires_in)
+    OutboxRow(
+        partition,
+        name,
+        type="t",
+        source="s",
+        payload="{}",
+        created_at="2030-01-01T00:00:00.000Z",
+        expires_at=expires_at,
+    ).save()
+
+
+def test_discarded_events_are_deleted__once_their_time_has_passed(runtime: Runtime, clock: ManualClock) -> None:
+    discarded_event("old", -1, clock)
+    discarded_event("young", 100, clock)
+    clean(runtime)
+    assert [row.event_id for row in OutboxRow.scan()] == ["young"]
+
+
+def test_a_run_begins_where_the_last_one_stopped__so_that_every_table_has_its_turn(
+    runtime: Runtime, clock: ManualClock
+) -> None:
+    record("old", -1, clock)
+    discarded_event("old", -1, clock)
+    clean(affordable(runtime, 2))
+    assert (names(), len(list(OutboxRow.scan()))) == ([], 1)
+    clean(affordable(runtime, 2))
+    assert list(OutboxRow.scan()) == []
+
+
+def test_what_was_removed_is_counted_and_told(
+    runtime: Runtime, clock: ManualClock, logs: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record("old", -1, clock)
+    discarded_event("old", -1, clock)
+    clean(runtime)
+    told = [(line["table"], line["deleted"]) for line in logs() if line["message"] == LogEvent.ROWS_CLEANED]
+    assert told == [("idempotency", 1), ("outbox/discarded", 1)]
+    assert '"rows_cleaned":[1.0,1.0]' in capsys.readouterr().out
+
+
+def test_the_clean_up_never_touches_an_event_that_waits_or_was_sent_or_died(
+    runtime: Runtime, clock: ManualClock, outbox: Outbox
+) -> None:
     event = outbox.add()
     Relay(runtime, FakePublisher()).drain(SHARD)
     waiting = outbox.add()
+    discarded_event("dead", None, clock, partition=DEAD)
     clock.advance(365 * 86_400)
     clean(runtime)
-    assert {row.event_id for row in OutboxRow.scan()} == {event, waiting}
+    assert {row.event_id for row in OutboxRow.scan()} == {event, waiting, "dead"}
     assert outbox.ids(sent(SHARD)) == [event]
 
 
-def test_two_clean_ups_at_once_are_one(runtime: Runtime, clock: ManualClock, calls: CallCounter) -> None:
-    Lease(lease_name("cleanup"), runtime).acquire()
-    clean(runtime)
-    assert calls.counts["Scan"] == 0
-    assert LeaseRow.get(lease_name("cleanup")).token == 1
+def test_two_clean_ups_at_once_are_one(
+    runtime: Runtime, another: Process, clock: ManualClock, calls: CallCounter
+) -> None:
+    record("old", -1, clock)
+    with observed(MeanwhileAtDelete(lambda: clean(another()))):
+        clean(runtime)
+    assert (calls.counts["Scan"], calls.counts["DeleteItem"]) == (1, 1)
+    assert names() == []
+
+
+# Overlapping firings of the other jobs
+
+
+def test_two_sweeps_at_once_publish_each_event_once(runtime: Runtime, another: Process, outbox: Outbox) -> None:
+    publisher = FakePublisher()
+
+    def meanwhile(_: Envelope) -> Outcome:
+        if publisher.calls == 1:
+            sweep(another(), publisher)
+        return SENT
+
+    publisher.answer = meanwhile
+    events = [outbox.add(f"anything/{n}") for n in range(40)]
+    sweep(runtime, publisher)
+    assert sorted(publisher.ids) == sorted(events)
+
+
+def test_two_runs_of_the_metrics_at_once_report_once(
+    runtime: Runtime, another: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Meanwhile(Queues):
+        def depths(self, urls: Iterable[str]) -> dict[str, int]:
+            export(another())
+            return {}
+
+    def export(process: Runtime, queues: type[Queues] = Queues) -> None:
+        process.provide(Deployment, Deployment(stage="test"))
+        process.provide(Queues, queues())
+        JobEdge(metrics_export, process).run(LambdaContext())
+
+    export(runtime, Meanwhile)
+    assert capsys.readouterr().out.count('"dlq_events_total":') == 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
-from io import StringIO
 from random import Random
 from typing import Any
 
@@ -15,20 +13,9 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from mailroom import telemetry
 from mailroom.failures import Failure, FailureKind
 from mailroom.telemetry import LogEvent
-
-Lines = Callable[[], list[dict[str, Any]]]
+from tests.log_lines import Lines
 
 FACTS = {"event_id": "01-03", "subject": "repos/ü\n", "attempt": 1, "correlation_id": None, "odd": {1}}
-
-
-@pytest.fixture
-def logs() -> Iterator[Lines]:
-    """Answers the log lines written so far."""
-    stream, handler = StringIO(), telemetry.logger.registered_handler
-    assert isinstance(handler, logging.StreamHandler)
-    before = handler.setStream(stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    handler.setStream(before)
 
 
 def without_place_and_time(line: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ SETTINGS = Settings(
     outbox_table="outbox-table",
     idempotency_table="idempotency-table",
     leases_table="leases-table",
+    cleanup_units=5_000,
 )
 APP_SETTINGS = AppSettings(repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com")
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from io import StringIO
 from random import Random
 from typing import Any
 
@@ -18,11 +16,10 @@ from mailroom import telemetry
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Event
 from mailroom.telemetry import LogEvent, Metric, count, flushed_metrics, log, log_error, measure_seconds, traced
+from tests.log_lines import Lines
 
 INCOMING = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE_ID = INCOMING.split("-")[1]
-
-Lines = Callable[[], list[dict[str, Any]]]
 
 
 class Dice(Random):
@@ -31,16 +28,6 @@ class Dice(Random):
 
 class Counted(Event, type="thing.counted"):
     count: int
-
-
-@pytest.fixture
-def logs() -> Iterator[Lines]:
-    """Answers the log lines written so far."""
-    stream, handler = StringIO(), telemetry.logger.registered_handler
-    assert isinstance(handler, logging.StreamHandler)
-    before = handler.setStream(stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().removesuffix("\n").split("\n")]
-    handler.setStream(before)
 
 
 # Log lines

@@ -19,6 +19,7 @@ SETTINGS = Settings(
     outbox_table="outbox-table",
     idempotency_table="idempotency-table",
     leases_table="leases-table",
+    cleanup_units=5_000,
 )
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Iterator
-from io import StringIO
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.api import ABOUT, api
-from mailroom import clients, telemetry
+from mailroom import clients
 from mailroom.http.openapi import document
 from mailroom.http.testing import ApiAnswer, ApiClient
 from mailroom.row import Row
@@ -21,7 +18,6 @@ REPOS = "/api/v1/repos"
 ORDER = {"name": "a repository", "owner_id": "owner-1"}
 
 Rows = Callable[[str], list[dict[str, Any]]]
-Lines = Callable[[], list[dict[str, Any]]]
 
 
 class DocumentedClient(ApiClient):
@@ -66,13 +62,3 @@ def rows(runtime: Runtime) -> Rows:
 def written(rows: Rows) -> Callable[[], int]:
     """Answers how many rows there are in all tables together."""
     return lambda: sum(len(rows(name)) for name in ("repos", "owners", "outbox", "idempotency"))
-
-
-@pytest.fixture
-def logs() -> Iterator[Lines]:
-    """Answers the log lines written so far."""
-    stream, handler = StringIO(), telemetry.logger.registered_handler
-    assert isinstance(handler, logging.StreamHandler)
-    before = handler.setStream(stream)
-    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    handler.setStream(before)

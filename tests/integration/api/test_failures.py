@@ -17,7 +17,8 @@ from mailroom.needs import Access
 from mailroom.outbox.event import Event
 from mailroom.runtime import Runtime
 from tests.faults import failing, refused, throttled, timed_out
-from tests.integration.api.conftest import ORDER, REPOS, Lines, Rows
+from tests.integration.api.conftest import ORDER, REPOS, Rows
+from tests.log_lines import Lines
 
 
 class Inflated(Event, type="test.inflated"):

@@ -95,6 +95,7 @@ def runtime() -> Runtime:
             outbox_table="outbox-table",
             idempotency_table="idempotency-table",
             leases_table="leases-table",
+            cleanup_units=5_000,
         )
     )
 

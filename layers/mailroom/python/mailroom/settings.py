@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mailroom.timings import Timings, timings_of
 
@@ -71,6 +71,9 @@ class Settings(Environment):
     """The CloudEvents `source` of every event of this service."""
     publisher_url: str
     """Where the relay delivers, e.g. `eventbridge://bus-name`."""
+    cleanup_units: int = Field(ge=200)
+    """The capacity units that one hourly run of the clean-up may use, reads and deletes together: what it costs.
+    A page of a megabyte takes 128. https://aws.amazon.com/dynamodb/pricing/on-demand/"""
     outbox_table: str
     idempotency_table: str
     leases_table: str
