@@ -1,4 +1,4 @@
-"""When a job runs: one declaration for EventBridge and for the local scheduler. All times are UTC."""
+"""When a job runs: one declaration for EventBridge and for the scheduler. All times are UTC."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
+from typing import Self
 
+from mailroom.cron_field import CronField, ScheduleError
 from mailroom.timings import DAY, HOUR, MINUTE, SCHEDULE_FLOOR
 
+__all__ = ["Cron", "Every", "Schedule", "ScheduleError", "checked_schedule"]
 
-class ScheduleError(ValueError):
-    """A schedule that never was one; the message says what is wrong with it."""
+_LONGEST_PERIOD = 365 * DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Every:
     Raises
     ------
     ScheduleError
-        If a part is negative or the sum is nothing.
+        If a part is negative or no whole number, or the sum is nothing or more than 365 days.
     """
 
     seconds: int = 0
@@ -30,8 +32,13 @@ class Every:
     days: int = 0
 
     def __post_init__(self) -> None:
-        if self.period <= 0 or min(self.seconds, self.minutes, self.hours, self.days) < 0:
+        parts = (self.seconds, self.minutes, self.hours, self.days)
+        if any(type(part) is not int for part in parts):
+            raise ScheduleError(f"a period is made of whole numbers, of a smaller unit if need be: {self}")
+        if self.period <= 0 or min(parts) < 0:
             raise ScheduleError(f"a period must be longer than nothing, and so must its parts: {self}")
+        if self.period > _LONGEST_PERIOD:
+            raise ScheduleError(f"a period is 365 days at most: write rarer moments as a Cron, not as {self}")
 
     @property
     def period(self) -> int:
@@ -52,11 +59,16 @@ class Every:
         return f"rate({minutes} minute{'s' if minutes > 1 else ''})"
 
 
-_MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
-_DAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
+_SECOND = CronField("second", 0, 59)
+_MINUTE = CronField("minute", 0, 59)
+_HOUR = CronField("hour", 0, 23)
+_DAY_OF_MONTH = CronField("day_of_month", 1, 31)
+_MONTH = CronField("month", 1, 12, ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"))
+_DAY = CronField("day", 1, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
+_ANY_DAY = ("*", "?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cron:
     """Moments by the calendar, e.g. `Cron(minute=30, hour=4, day="MON")`.
 
@@ -64,15 +76,19 @@ class Cron:
 
     Parameters
     ----------
-    day
-        Day of the week, `SUN` to `SAT`. Exclusive with `day_of_month`.
+    second
+        EventBridge knows no seconds and fires within the minute; the scheduler keeps them.
+    day_of_month, day
+        Day of the month, or day of the week: `SUN` to `SAT`, as numbers 1 to 7. At most one of them; `*` and `?` are
+        any day.
 
     Raises
     ------
     ScheduleError
-        If a field is out of its range or both day fields are given.
+        If a field is out of its range, both day fields are given, or no date is ever meant.
     """
 
+    second: int | str = 0
     minute: int | str = 0
     hour: int | str = "*"
     day_of_month: int | str | None = None
@@ -80,39 +96,76 @@ class Cron:
     day: int | str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("day_of_month", "day"):
+            if getattr(self, name) in _ANY_DAY:
+                object.__setattr__(self, name, None)
         if self.day_of_month is not None and self.day is not None:
-            raise ScheduleError("give day_of_month or day, not both: EventBridge takes exactly one")
-        _check_field("minute", self.minute, 0, 59)
-        _check_field("hour", self.hour, 0, 23)
-        _check_field("month", self.month, 1, 12, _MONTHS)
-        if self.day_of_month is not None:
-            _check_field("day_of_month", self.day_of_month, 1, 31)
-        if self.day is not None:
-            _check_field("day", self.day, 1, 7, _DAYS)
+            raise ScheduleError(
+                f"give day_of_month or day, not both ({self.day_of_month} and {self.day}): EventBridge takes exactly "
+                "one, so make the other ? or *"
+            )
+        _SECOND.numbers(self.second)
+        _MINUTE.numbers(self.minute)
+        _HOUR.numbers(self.hour)
+        if not any(self._is_on(day) for day in _EIGHT_YEARS):
+            raise ScheduleError(f"day_of_month {self.day_of_month} of month {self.month} never comes")
+
+    @classmethod
+    def parse(cls, expression: str) -> Self:
+        """Read six fields: second, minute, hour, day of the month, month, day of the week.
+
+        Raises
+        ------
+        ScheduleError
+            If they are not six, or one is wrong; it says what to write instead.
+        """
+        second, minute, hour, day_of_month, month, day = _fields(expression)
+        return cls(second=second, minute=minute, hour=hour, day_of_month=day_of_month, month=month, day=day)
+
+    @property
+    def seconds(self) -> frozenset[int]:
+        """The seconds of a minute at which it fires, where there are seconds."""
+        return _SECOND.numbers(self.second)
+
+    @property
+    def minutes(self) -> frozenset[int]:
+        """The minutes of an hour at which it fires."""
+        return _MINUTE.numbers(self.minute)
+
+    @property
+    def hours(self) -> frozenset[int]:
+        """The hours of a day at which it fires, in UTC."""
+        return _HOUR.numbers(self.hour)
+
+    @property
+    def days_of_month(self) -> frozenset[int]:
+        """The days of a month on which it fires, if it is one of the `weekdays` too."""
+        return _DAY_OF_MONTH.numbers("*" if self.day_of_month is None else self.day_of_month)
+
+    @property
+    def months(self) -> frozenset[int]:
+        """The months in which it fires."""
+        return _MONTH.numbers(self.month)
+
+    @property
+    def weekdays(self) -> frozenset[int]:
+        """The days of the week on which it fires, as `date.isoweekday()` numbers them: Monday is 1, Sunday 7."""
+        return frozenset((number - 2) % 7 + 1 for number in _DAY.numbers("*" if self.day is None else self.day))
 
     @property
     def longest_gap(self) -> int:
-        """The most seconds between two firings, found by looking at eight years of them: one leap year at least."""
-        minutes = sorted(
-            hour * 60 + minute for hour in _expand(self.hour, 0, 23) for minute in _expand(self.minute, 0, 59)
-        )
+        """The most seconds between two firings of EventBridge, found by looking at eight years of them."""
+        minutes = sorted(hour * 60 + minute for hour in self.hours for minute in self.minutes)
         days = [day.toordinal() for day in _EIGHT_YEARS if self._is_on(day)]
-        if len(days) < 2:
-            return len(_EIGHT_YEARS) * DAY
         within = max((later - earlier for earlier, later in pairwise(minutes)), default=0)
         overnight = max(later - earlier for earlier, later in pairwise(days)) * DAY // MINUTE + minutes[0] - minutes[-1]
         return max(within, overnight) * MINUTE
 
     def _is_on(self, day: date) -> bool:
-        of_week = day.isoweekday() % 7 + 1
-        return (
-            day.month in _expand(self.month, 1, 12, _MONTHS)
-            and (self.day is None or of_week in _expand(self.day, 1, 7, _DAYS))
-            and (self.day_of_month is None or day.day in _expand(self.day_of_month, 1, 31))
-        )
+        return day.month in self.months and day.day in self.days_of_month and day.isoweekday() in self.weekdays
 
     def to_eventbridge(self) -> str:
-        """Write the six-field expression with its one `?`.
+        """Write the six-field expression with its one `?`, without the seconds.
 
         https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-cron-expressions.html
         """
@@ -124,41 +177,59 @@ class Cron:
 Schedule = Every | Cron
 
 _EIGHT_YEARS = [date(2024, 1, 1) + timedelta(days=number) for number in range(8 * 365 + 2)]
-_TERM = re.compile(r"(?:\*|(?P<low>[0-9]+|[A-Z]{3})(?:-(?P<high>[0-9]+|[A-Z]{3}))?)(?:/(?P<step>[0-9]+))?")
+"""Two leap years at least: whatever comes at all comes twice in them."""
 
 
-def _check_field(name: str, value: int | str, low: int, high: int, names: list[str] | None = None) -> None:
-    known = {word: low + position for position, word in enumerate(names or [])}
-    for term in str(value).split(","):
-        match = _TERM.fullmatch(term)
-        if match is None:
-            raise ScheduleError(f"{name}: {term!r} is none of a number, a name, *, a-b, a,b or */n")
-        numbers = []
-        for bound in (match["low"], match["high"]):
-            if bound is None:
-                continue
-            number = known.get(bound, int(bound) if bound.isdecimal() else -1)
-            if not low <= number <= high:
-                raise ScheduleError(f"{name}: {bound} is not within {low}-{high}")
-            numbers.append(number)
-        if numbers != sorted(numbers):
-            raise ScheduleError(f"{name}: {term} runs backwards")
-        if match["step"] is not None and not 0 < int(match["step"]) <= high:
-            raise ScheduleError(f"{name}: a step of {match['step']} never comes")
+def checked_schedule(schedule: object, *, of: str) -> Schedule:
+    """Answer what a job was given as its schedule, if it is one.
+
+    Raises
+    ------
+    ScheduleError
+        If it is anything else; a text is told how to become one.
+    """
+    if isinstance(schedule, Every | Cron):
+        return schedule
+    if isinstance(schedule, str):
+        try:
+            _fields(schedule)
+        except ScheduleError as error:
+            raise ScheduleError(f"{of}: the schedule is a text, and no cron expression either: {error}") from error
+        raise ScheduleError(f"{of}: the schedule is a text: write schedule=Cron.parse({schedule!r})")
+    raise ScheduleError(
+        f'{of}: {schedule!r} is no schedule: write Every(minutes=5), Cron(hour=4) or Cron.parse("0 0 4 * * *")'
+    )
 
 
-def _expand(value: int | str, low: int, high: int, names: list[str] | None = None) -> set[int]:
-    """Answer the numbers that a field stands for, once it was checked."""
-    known = {word: low + position for position, word in enumerate(names or [])}
+_FIELDS = "second minute hour day-of-month month day-of-week"
+_OF_EVENTBRIDGE = re.compile(r"\s*(rate|cron|at)\s*\((.*)\)\s*", re.IGNORECASE)
+_SHOWN = 100
 
-    def number(word: str) -> int:
-        return known[word] if word in known else int(word)
 
-    found: set[int] = set()
-    for term in str(value).split(","):
-        bounds, _, step = term.partition("/")
-        first, _, last = (f"{low}-{high}" if bounds == "*" else bounds).partition("-")
-        start = number(first)
-        end = number(last) if last else high if step else start
-        found.update(range(start, end + 1, int(step or 1)))
-    return found
+def _fields(expression: object) -> list[str]:
+    if not isinstance(expression, str):
+        raise ScheduleError(f"{expression!r} is no text: a cron expression is one, of six fields: {_FIELDS}")
+    shown = repr(expression[:_SHOWN])
+    if not expression.isprintable():
+        raise ScheduleError(f"{shown} has characters that cannot be printed: write six fields with a space between")
+    foreign = _OF_EVENTBRIDGE.fullmatch(expression)
+    if foreign:
+        raise ScheduleError(f"{shown} is EventBridge's own form: write {_instead_of(foreign)}")
+    fields = expression.split()
+    if len(fields) == 5:
+        raise ScheduleError(f'{shown} has five fields, and seconds come first: write "0 {" ".join(fields)}"')
+    if len(fields) != 6:
+        raise ScheduleError(
+            f"{shown} has {len(fields) or 'no'} fields, and six are needed: {_FIELDS}; there is no year"
+        )
+    return fields
+
+
+def _instead_of(foreign: re.Match[str]) -> str:
+    kind, words = foreign[1].lower(), foreign[2].split()
+    rate = re.fullmatch(r"([0-9]+) (minute|hour|day)s?", " ".join(words))
+    if kind == "rate" and rate:
+        return f"Every({rate[2]}s={rate[1]})"
+    if kind == "cron" and len(words) == 6:
+        return f'Cron.parse("0 {" ".join(words[:5])}")'
+    return "Every(minutes=5), Cron(hour=4) or the like"
