@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,9 @@ from app.events import RepoCreated
 from mailroom import jobs
 from mailroom.consumer import Consumer, consumer
 from mailroom.declarations import DeclarationError, discover, load
-from mailroom.job import Job
+from mailroom.job import Job, job
 from mailroom.outbox.event import Event
+from mailroom.schedule import ScheduleError
 
 HEADER = """
 from mailroom.consumer import consumer
@@ -147,6 +149,14 @@ def test_a_number_that_sqs_or_lambda_refuses_fails_where_it_is_declared(option: 
 
         @consumer(on=RepoCreated, **{option: value})
         def eager(event: RepoCreated, work: object) -> None: ...
+
+
+@pytest.mark.parametrize("schedule", ["0 */5 * * * *", "rate(5 minutes)", 300, None], ids=repr)
+def test_a_job_without_a_schedule_that_is_one_fails_where_it_is_declared(schedule: Any) -> None:
+    with pytest.raises(ScheduleError, match=r"hasty: .*write"):
+
+        @job(schedule=schedule)
+        def hasty(work: object) -> None: ...
 
 
 def test_an_event_class_without_a_type_is_nothing_to_wait_for() -> None:

@@ -18,7 +18,7 @@ from mailroom.needs import Access, Port
 from mailroom.outbox.event import Event
 from mailroom.row import Row
 from mailroom.runtime import Runtime
-from mailroom.schedule import Schedule
+from mailroom.schedule import Schedule, checked_schedule
 from mailroom.single_flight import single_flight
 from mailroom.telemetry import LogEvent, Metric
 from mailroom.unit_of_work import UnitOfWork
@@ -32,9 +32,17 @@ class Job(Declaration):
     ----------
     schedule
         When it runs, in UTC.
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is none, a text for example.
     """
 
     schedule: Schedule
+
+    def __post_init__(self) -> None:
+        checked_schedule(self.schedule, of=self.name)
 
 
 def job(
