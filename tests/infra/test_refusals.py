@@ -57,7 +57,7 @@ def test_a_consumer_and_a_job_of_one_name_fail_synth(monkeypatch: pytest.MonkeyP
     found = Application.discover()
     twin = replace(found.jobs[0], name=notifications.name, module="app.jobs.twin")
     monkeypatch.setattr(
-        "infra.application.discover", lambda package, _: {"app.jobs": [twin]}.get(package, [notifications])
+        "mailroom.registry.discover", lambda package, _: {"app.jobs": [twin]}.get(package, [notifications])
     )
     with pytest.raises(DeclarationError, match=r"app\.consumers\.notifications and .* both declare 'notifications'"):
         Application.discover()
@@ -68,7 +68,7 @@ def test_a_consumer_with_the_name_of_a_function_that_is_always_there_fails_synth
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     twin = replace(notifications, name=name)
-    monkeypatch.setattr("infra.application.discover", lambda package, _: [twin] if package == "app.consumers" else [])
+    monkeypatch.setattr("mailroom.registry.discover", lambda package, _: [twin] if package == "app.consumers" else [])
     with pytest.raises(DeclarationError, match=f"the machinery and .* both declare '{name}'"):
         Application.discover()
 
