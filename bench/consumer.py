@@ -48,6 +48,7 @@ from mailroom.idempotency import FAILED, IdempotencyRow, record_id
 from mailroom.outbox.event import Envelope, payload_of
 from mailroom.outbox.table import size_of
 from mailroom.row import Row
+from mailroom.sources.sqs import SqsSource
 from mailroom.testing import LambdaContext
 from mailroom.unit_of_work import UnitOfWork
 
@@ -123,7 +124,8 @@ Handle = Callable[[dict[str, Any], Any], Any]
 
 def ours(declaration: Consumer) -> Handle:
     """Make the edge of a consumer."""
-    return ConsumerEdge(declaration, make_runtime(), "https://sqs.us-east-1.amazonaws.com/123456789012/bench").handle
+    source = SqsSource("https://sqs.us-east-1.amazonaws.com/123456789012/bench")
+    return ConsumerEdge(declaration, make_runtime(), source).handle
 
 
 def shipped(function: Callable[[SQSRecord], None], key: str = BY_EVENT) -> Handle:
@@ -185,7 +187,7 @@ def an_aws() -> CannedAws:
             "UpdateItem": response({"Attributes": {}}),
             "DeleteItem": response({}),
             "TransactWriteItems": response({}),
-            "ChangeMessageVisibility": response({}),
+            "ChangeMessageVisibilityBatch": response({"Successful": [{"Id": "0"}]}),
         }
     )
     aws.connect("dynamodb", "sqs")

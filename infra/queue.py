@@ -11,7 +11,7 @@ from constructs import Construct
 from infra.monitoring import MINUTE, Advice, Runbook, When
 from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
-from mailroom.consumer import MAX_RECEIVES
+from mailroom.sources.source import MAX_RECEIVES
 from mailroom.timings import EXPIRY_NOTICE
 
 _FIVE_MINUTES = Duration.minutes(5)

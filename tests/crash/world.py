@@ -23,6 +23,7 @@ from mailroom.outbox.relay import relay_handler
 from mailroom.outbox.table import PENDING_PREFIX
 from mailroom.publishers.publisher import SENT, Destination, Outcome
 from mailroom.runtime import Runtime
+from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
 
@@ -80,7 +81,7 @@ class Process:
 
     @cached_property
     def _consumer(self) -> ConsumerEdge:
-        return ConsumerEdge(counting, self.runtime, self._world.aws.queues[QUEUE])
+        return ConsumerEdge(counting, self.runtime, SqsSource(self._world.aws.queues[QUEUE]))
 
     def wake_relay(self) -> None:
         """Wake the relay for every shard that has mail, as the table's stream does."""

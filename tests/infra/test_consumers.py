@@ -6,7 +6,8 @@ import pytest
 
 from app.consumers.notifications import notifications
 from infra.application import Application
-from mailroom.consumer import MAX_RECEIVES, QUEUE_VARIABLE
+from mailroom.consumer import QUEUE_VARIABLE
+from mailroom.sources.source import MAX_RECEIVES
 from mailroom.timings import MAX_QUEUE_RETENTION, Timings
 from tests.infra.assembly import Assembly
 

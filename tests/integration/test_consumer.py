@@ -11,11 +11,13 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import MAX_RECEIVES, Consumer, ConsumerEdge, consumer
+from mailroom.consumer import Consumer, ConsumerEdge, consumer
 from mailroom.failures import Failure, Permanent, RetryAfter
 from mailroom.idempotency import IdempotencyRow
 from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime
+from mailroom.sources.source import MAX_RECEIVES
+from mailroom.sources.sqs import SqsSource
 from mailroom.testing import LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, died, failing, throttled
@@ -47,7 +49,7 @@ class Queue:
     def __init__(self, runtime: Runtime, clock: ManualClock) -> None:
         self.url = clients.sqs().create_queue(QueueName="messages")["QueueUrl"]
         self.runtime, self.clock = runtime, clock
-        self.edge = ConsumerEdge(counting, runtime, self.url)
+        self.edge = ConsumerEdge(counting, runtime, SqsSource(self.url))
         self.first_received: dict[str, int] = {}
 
     def send(self, *bodies: str) -> None:
@@ -100,7 +102,8 @@ def effects() -> int:
 
 
 def visibility(calls: CallCounter) -> list[int]:
-    return [c.parameters["VisibilityTimeout"] for c in calls.calls if c.operation == "ChangeMessageVisibility"]
+    changes = [c.parameters["Entries"] for c in calls.calls if c.operation == "ChangeMessageVisibilityBatch"]
+    return [entry["VisibilityTimeout"] for entries in changes for entry in entries]
 
 
 def fail(error: Exception) -> Callable[[RepoCreated, UnitOfWork], None]:
@@ -298,7 +301,7 @@ def test_a_record_that_cannot_be_taken_is_no_verdict_on_the_message(queue: Queue
 def test_a_postponement_that_fails_hides_nothing(queue: Queue) -> None:
     HANDLED.behave = fail(ValueError("no"))
     queue.send(message("tool"))
-    with failing("ChangeMessageVisibility", throttled, times=100):
+    with failing("ChangeMessageVisibilityBatch", throttled, times=100):
         assert len(queue.handle()) == 1
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mailroom.consumer import MAX_RECEIVES
 from mailroom.retry import Backoff
+from mailroom.sources.source import MAX_RECEIVES
 from mailroom.timings import DAY, HOUR, TimingError, Timings, timings_of
 
 STAGES = ["local", "dev", "prod"]

@@ -11,7 +11,7 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import MAX_RECEIVES, ConsumerEdge, consumer
+from mailroom.consumer import ConsumerEdge, consumer
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import DeadLetter, Deed
 from mailroom.dead_letters.redrive import Plan, Redrive
@@ -20,6 +20,8 @@ from mailroom.failures import Permanent
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
 from mailroom.runtime import Runtime
+from mailroom.sources.source import MAX_RECEIVES
+from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
 from mailroom.unit_of_work import UnitOfWork
 
@@ -49,7 +51,7 @@ class Stage:
         undelivered = sqs.create_queue(QueueName="greeter-undelivered")["QueueUrl"]
         self.queues = {"greeter": queue, "greeter-dead": dead, "greeter-undelivered": undelivered}
         self.deployment = Deployment(stage="test", queues=self.queues)
-        self.edge = ConsumerEdge(greeter, runtime, queue)
+        self.edge = ConsumerEdge(greeter, runtime, SqsSource(queue))
         self.desk = Desk(runtime, self.deployment)
         self.publisher = FakePublisher()
         self.relay = Relay(runtime, self.publisher)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mailroom.clients import Call
-from mailroom.consumer import MAX_RECEIVES
 from mailroom.failures import Permanent
+from mailroom.sources.source import MAX_RECEIVES
 from tests.faults import failing, throttled
 
 from .conftest import BEHAVE, Stage

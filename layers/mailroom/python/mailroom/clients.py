@@ -31,6 +31,11 @@ _CONFIG = Config(
     parameter_validation=False,  # our types are checked before we run; validating 25 rows costs more than sending them
     max_pool_connections=25,
 )
+_POLLING = _CONFIG.merge(
+    # Who polls asks again anyway, and has to notice soon when it is told to end.
+    Config(read_timeout=_TIMINGS.poll_wait + _TIMINGS.read_timeout, retries={"total_max_attempts": 1})
+)
+"""For calls that the other side answers only when there is something to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,12 @@ def sqs() -> SQSClient:
     return client
 
 
+def polling_sqs() -> SQSClient:
+    """Answer the process's SQS client for receives that wait: it reads longer than `poll_wait`, and tries once."""
+    client: SQSClient = _client("sqs", _POLLING)
+    return client
+
+
 def ses() -> SESClient:
     """Answer the process's SES client."""
     client: SESClient = _client("ses")
@@ -118,9 +129,9 @@ def forget() -> None:
 _lock = Lock()
 
 
-def _client(service: str) -> Any:
+def _client(service: str, config: Config = _CONFIG) -> Any:
     with _lock:  # making a client is not thread-safe, using one is
-        return _make(service)
+        return _make(service, config)
 
 
 @cache
@@ -129,8 +140,8 @@ def _session() -> boto3.session.Session:
 
 
 @cache
-def _make(service: str) -> Any:
-    client = _session().client(service, config=_CONFIG)  # type: ignore[call-overload]
+def _make(service: str, config: Config) -> Any:
+    client = _session().client(service, config=config)  # type: ignore[call-overload]
     client.meta.events.register("provide-client-params.*.*", _remember_parameters)
     client.meta.events.register("before-call.*.*", _before)
     client.meta.events.register("after-call.*.*", _after)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
-from mailroom import clients, telemetry
+from mailroom import telemetry
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError, declaring, load
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Idempotency, StillRunning, Taken, taken
@@ -19,8 +19,9 @@ from mailroom.outbox.event import Envelope, Event
 from mailroom.retry import Backoff
 from mailroom.row import Row
 from mailroom.runtime import Runtime
+from mailroom.sources.source import MAX_RECEIVES, Source, longest_hiding, receives_of
+from mailroom.sources.sqs import SqsSource
 from mailroom.telemetry import LogEvent, Metric
-from mailroom.timings import MAX_VISIBILITY
 from mailroom.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
@@ -79,8 +80,6 @@ def consumer(
     return declaring(Consumer, access, on=on, **options)
 
 
-MAX_RECEIVES = 10
-"""Deliveries after which SQS moves a message to the dead-letter queue: more than an ordinary failure needs."""
 QUEUE_VARIABLE = "MAILROOM_QUEUE_URL"
 """Names the queue that a deployed consumer reads."""
 
@@ -102,14 +101,14 @@ class ConsumerEdge:
 
     Parameters
     ----------
-    queue_url
+    source
         Where the batches come from.
     """
 
-    def __init__(self, declaration: Consumer, runtime: Runtime, queue_url: str) -> None:
+    def __init__(self, declaration: Consumer, runtime: Runtime, source: Source) -> None:
         self._declaration = declaration
         self._runtime = runtime
-        self._queue_url = queue_url
+        self._source = source
         self._idempotency = Idempotency(
             runtime,
             prefix=record_prefix(declaration.name),
@@ -135,7 +134,7 @@ class ConsumerEdge:
             self._handle(record, remaining_ms, in_time=self._runtime.clock.monotonic() < deadline)
 
         # Those that were handed back most often go first: SQS moves a message on after so many deliveries.
-        records = sorted(batch["Records"], key=_receives, reverse=True)
+        records = sorted(batch["Records"], key=receives_of, reverse=True)
         with telemetry.flushed_metrics():
             return process_partial_response({**batch, "Records": records}, one, processor, context)
 
@@ -171,16 +170,11 @@ class ConsumerEdge:
         return max(backoff.delay(attempt.number - 1, self._runtime.random), failure.retry_after or 0)
 
     def _postpone(self, record: SQSRecord, seconds: float) -> None:
-        first_received = int(record.attributes.approximate_first_receive_timestamp) / 1000
-        hidden_so_far = self._runtime.clock.now().timestamp() - first_received
-        seconds = max(0, min(seconds, MAX_VISIBILITY - hidden_so_far - 1))
-        try:
-            clients.sqs().change_message_visibility(
-                QueueUrl=self._queue_url, ReceiptHandle=record.receipt_handle, VisibilityTimeout=int(seconds)
-            )
-        except Exception as error:
+        seconds = min(seconds, longest_hiding(record.raw_event, self._runtime.clock.now()))
+        failed = self._source.hide({record.receipt_handle: seconds})
+        for failure in failed.values():
             # It comes back all the same, when the queue's own visibility time-out is over.
-            telemetry.log_error(LogEvent.MESSAGE_NOT_POSTPONED, error, message_id=record.message_id)
+            telemetry.log(LogEvent.MESSAGE_NOT_POSTPONED, failure=failure, message_id=record.message_id)
 
 
 class _Attempt:
@@ -190,7 +184,7 @@ class _Attempt:
         self._declaration = declaration
         self._runtime = runtime
         self._in_time = in_time
-        self._receives = _receives(record.raw_event)
+        self._receives = receives_of(record.raw_event)
         self._message_id = record.message_id
         self.number = 1
         self._envelope: Envelope | None = None
@@ -274,10 +268,6 @@ _NEVER_IN_TIME = Failure(
 )
 
 
-def _receives(record: Mapping[str, Any]) -> int:
-    return int(record["attributes"]["ApproximateReceiveCount"])
-
-
 def key_of(envelope: Envelope | None, message_id: str) -> str:
     """Answer what an effect happens once for: the event, or the message where no event can be read from it."""
     return envelope.id if envelope else f"message/{message_id}"
@@ -299,6 +289,6 @@ def consumer_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str,
     @cache
     def edge() -> ConsumerEdge:
         declaration = load(os.environ[DECLARATION_VARIABLE], Consumer)
-        return ConsumerEdge(declaration, make_runtime(), os.environ[QUEUE_VARIABLE])
+        return ConsumerEdge(declaration, make_runtime(), SqsSource(os.environ[QUEUE_VARIABLE]))
 
     return lambda batch, context: edge().handle(batch, context)

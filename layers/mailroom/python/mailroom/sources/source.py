@@ -1,0 +1,73 @@
+"""Where messages come from: the port that a worker receives by, and a consumer's edge postpones by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from mailroom.failures import Failure, FailureKind, Unavailable
+from mailroom.timings import MAX_VISIBILITY
+
+Record = dict[str, Any]
+"""A message in the shape in which Lambda passes SQS messages on.
+https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html"""
+
+MAX_BATCH = 10
+"""How many messages a call takes at most.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html"""
+MAX_RECEIVES = 10
+"""Deliveries after which SQS moves a message to the dead-letter queue: more than an ordinary failure needs."""
+
+
+class SourceRefused(Unavailable):
+    """The source is not there, or we may not read it: somebody has to mend that."""
+
+
+class Source(Protocol):
+    """A queue: a message that was received stays hidden for a while, and comes again unless it is deleted.
+
+    The receipt of a message is that of its last delivery; an earlier one neither hides nor deletes it. What is
+    answered for a receipt is why it did not work: `stale` if there is nothing more to be done with it.
+    """
+
+    def receive(self, limit: int, *, wait: int, hidden: int) -> list[Record]:
+        """Answer up to so many messages, at most 10; wait at most so many seconds for the first.
+
+        Parameters
+        ----------
+        hidden
+            Seconds for which they stay hidden, from their delivery on.
+
+        Raises
+        ------
+        SourceRefused
+            If the source is not there, or we may not read it.
+        Exception
+            If it could not be read this time.
+        """
+        ...
+
+    def hide(self, seconds: Mapping[str, float]) -> dict[str, Failure]:
+        """Hide messages for whole seconds from now on, 0 to give them back; both maps are by receipt."""
+        ...
+
+    def delete(self, receipts: Sequence[str]) -> dict[str, Failure]:
+        """Delete messages for good; answer those that were not."""
+        ...
+
+
+def stale(message: str) -> Failure:
+    """Make the failure of a receipt whose message is gone, visible again or delivered anew."""
+    return Failure(FailureKind.PERMANENT, "StaleReceipt", message)
+
+
+def receives_of(record: Mapping[str, Any]) -> int:
+    """Answer how often a message was delivered, this time included."""
+    return int(record["attributes"]["ApproximateReceiveCount"])
+
+
+def longest_hiding(record: Mapping[str, Any], now: datetime) -> float:
+    """Answer the seconds for which a message may still be hidden: 12 h after its first delivery that is over."""
+    first_received = int(record["attributes"]["ApproximateFirstReceiveTimestamp"]) / 1000
+    return max(0, MAX_VISIBILITY - (now.timestamp() - first_received) - 1)
