@@ -128,9 +128,10 @@ def test_a_run_that_hangs_past_its_time_loses_it(
     runtime: Runtime, another: Process, clock: ManualClock, beats: list[Callable[[], bool]]
 ) -> None:
     def hang(lease: HeldLease) -> None:
+        for _ in range(14):
+            clock.advance(20)
+            assert beats[0]()
         clock.advance(20)
-        assert beats[0]()
-        clock.advance(290)
         assert not beats[0]()
         clock.advance(61)
         assert fly(another())
