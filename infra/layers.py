@@ -11,7 +11,7 @@ from constructs import Construct
 from infra.layout import LAYERS
 from infra.stage import StageConfig, StageError
 
-NOT_DEPLOYED = ["__pycache__", "*.egg-info", "/python/mailroom/cli", ".built"]
+NOT_DEPLOYED = ["__pycache__", "*.egg-info", "/python/mailroom/cli", "/python/mailroom/scheduler.py", ".built"]
 
 
 class Layers(Construct):

@@ -6,10 +6,10 @@ import _thread
 import os
 import signal
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 FORCED = 1
-"""The exit code of a process that was told twice: what ran was cut off."""
+"""The exit code of a process that was told twice, or ran out of grace: what ran was cut off."""
 
 
 class Shutdown:
@@ -52,7 +52,11 @@ class Shutdown:
     def _told(self, number: int, frame: object) -> None:
         self.signals += 1
         if self.signals > 1:
-            # Nothing less ends a process whose threads are at work.
-            os._exit(FORCED)
+            end_at_once()
         # The main thread may hold the event's lock right here, and would wait for itself: another one sets it.
         _thread.start_new_thread(self.requested.set, ())
+
+
+def end_at_once() -> NoReturn:
+    """End this process whatever its threads are at; nothing less does while they are."""
+    os._exit(FORCED)
