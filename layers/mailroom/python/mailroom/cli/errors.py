@@ -16,8 +16,10 @@ from mailroom.cli.local_stack import LocalStackDown
 from mailroom.controls import ChangingNow, NothingToSwitch, UnknownPart
 from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import UnknownSource
+from mailroom.declarations import DeclarationError
 from mailroom.deployment import NotDeployed
 from mailroom.failures import failure_of
+from mailroom.schedule import ScheduleError
 from mailroom.settings import SettingsError
 from mailroom.trace import NothingKnown, UnknownSubject
 
@@ -29,7 +31,17 @@ class UsageError(Exception):
     """Options that do not go together, or name what is not there."""
 
 
-_USAGE = (UsageError, NotDeployed, LocalStackDown, UnknownSource, BadCursor, UnknownPart, UnknownSubject)
+_USAGE = (
+    UsageError,
+    NotDeployed,
+    LocalStackDown,
+    UnknownSource,
+    BadCursor,
+    UnknownPart,
+    UnknownSubject,
+    DeclarationError,
+    ScheduleError,
+)
 _NO_ACCOUNT = (NoCredentialsError, NoRegionError, PartialCredentialsError, ProfileNotFound)
 _REFUSED = (NothingKnown, NothingToSwitch, ChangingNow)
 EXPECTED = (*_USAGE, *_REFUSED, SettingsError, BotoCoreError, ClientError, PynamoDBException)

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from mailroom.cli import dead, statuses, tracing
+from mailroom.cli import dead, scheduling, statuses, tracing
+from mailroom.cli.foreground import APPLICATION, ApplicationOption, OnlyOption, SettingsOption, in_foreground
 from mailroom.cli.layout import paragraph
 from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
 from mailroom.controls import switch
@@ -70,6 +71,17 @@ def _switch(operator: Operator, name: str, *, enabled: bool) -> None:
     if not done.changed:
         state = "was not paused" if enabled else "was paused already"
     operator.answer(done.to_dict(), paragraph(f"The {what} {name} {state}."))
+
+
+@app.command("scheduler")
+def scheduler_command(
+    stage: SettingsOption = None,
+    application: ApplicationOption = APPLICATION,
+    only: OnlyOption = None,
+) -> None:
+    """Fire the jobs by their schedules, in UTC, until SIGTERM or Ctrl-C; the log is on stdout."""
+    with in_foreground():
+        scheduling.run_scheduler(stage, application, only or ())
 
 
 def main() -> None:
