@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda_event_sources as sources
 from constructs import Construct
 
@@ -15,38 +16,46 @@ from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Advice, Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
 from infra.surroundings import Surroundings
-from mailroom.consumer import QUEUE_VARIABLE, Consumer
+from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE, Consumer
 from mailroom.deployment import DEAD, SERVICE, UNDELIVERED
 from mailroom.idempotency import IdempotencyRow
 
 
 class DeployedConsumer(Construct):
-    """One consumer: bus → rule → queue → function, with a place for what each of them cannot pass on."""
+    """One consumer: bus → rule → queue → function, with a place for what each of them cannot pass on.
+
+    Parts come from another consumer, without bus and rule.
+    """
 
     def __init__(
         self, scope: Construct, consumer: Consumer, *, surroundings: Surroundings, bus: events.EventBus
     ) -> None:
         super().__init__(scope, consumer.name)
-        self._consumer = consumer
+        self.consumer = consumer
         self._surroundings = surroundings
         self.function = self._build_function()
         self.queue = self._build_queue()
-        self.undelivered = self._subscribe(bus)
+        self.undelivered = self._subscribe(bus) if consumer.part is None else None
         self._feed()
 
     @property
     def queues(self) -> dict[str, str]:
         """The URLs of its queues, by short name."""
-        name = self._consumer.name
-        return {
-            name: self.queue.queue.queue_url,
-            f"{name}{DEAD}": self.queue.dead_letters.queue.queue_url,
-            f"{name}{UNDELIVERED}": self.undelivered.queue.queue_url,
-        }
+        name = self.consumer.name
+        urls = {name: self.queue.queue.queue_url, f"{name}{DEAD}": self.queue.dead_letters.queue.queue_url}
+        if self.undelivered is not None:
+            urls[f"{name}{UNDELIVERED}"] = self.undelivered.queue.queue_url
+        return urls
+
+    def send_parts_to(self, receiver: DeployedConsumer) -> None:
+        """Give the function what it needs to hand its parts on."""
+        queue = receiver.queue.queue
+        self.function.function.add_environment(PARTS_QUEUE_VARIABLE, queue.queue_url)
+        self.function.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn]))
 
     def _build_function(self) -> LambdaFunction:
         timeout = self._surroundings.timings.consumer_timeout
-        workload = Workload.of(self._consumer, folder="consumer", timeout=timeout)
+        workload = Workload.of(self.consumer, folder="consumer", timeout=timeout)
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
         function.allow(IdempotencyRow, RECORD_ACTIONS)
         return function
@@ -68,7 +77,7 @@ class DeployedConsumer(Construct):
         )
 
     def _advise(self, means: str, first: str, runbook: Runbook) -> Advice:
-        name, command = self._consumer.name, self._surroundings.alarms.command
+        name, command = self.consumer.name, self._surroundings.alarms.command
         return Advice(means=means.format(name=name), first=command(first.format(name=name)), runbook=runbook)
 
     def _subscribe(self, bus: events.EventBus) -> DeadLetterQueue:
@@ -84,7 +93,7 @@ class DeployedConsumer(Construct):
             self,
             "Rule",
             event_bus=bus,
-            event_pattern=events.EventPattern(source=[SERVICE], detail_type=[self._consumer.on.type]),
+            event_pattern=events.EventPattern(source=[SERVICE], detail_type=[event.type for event in self.consumer.on]),
             targets=[
                 targets.SqsQueue(
                     self.queue.queue,
@@ -101,9 +110,9 @@ class DeployedConsumer(Construct):
         self.function.function.add_event_source(
             sources.SqsEventSource(
                 self.queue.queue,
-                batch_size=self._consumer.batch_size,
+                batch_size=self.consumer.batch_size,
                 max_batching_window=Duration.seconds(window) if window else None,
-                max_concurrency=min(self._consumer.max_concurrency, self._surroundings.stage.concurrency),
+                max_concurrency=min(self.consumer.max_concurrency, self._surroundings.stage.concurrency),
                 report_batch_item_failures=True,
             )
         )
@@ -123,3 +132,7 @@ class Consumers(Construct):
     ) -> None:
         super().__init__(scope, id_)
         self.all = [DeployedConsumer(self, each, surroundings=surroundings, bus=bus) for each in consumers]
+        receivers = {each.consumer.part: each for each in self.all if each.consumer.part}
+        for each in self.all:
+            for part in each.consumer.access.splits_into:
+                each.send_parts_to(receivers[part])

@@ -92,7 +92,7 @@ def _consumers(consumers: Sequence[DeployedConsumer]) -> list[Graph]:
 def _dead(consumers: Sequence[DeployedConsumer], jobs: Sequence[DeployedJob]) -> list[Graph]:
     queues = [(each.function.name, each.queue.dead_letters.queue) for each in consumers]
     queues += [(each.function.name, each.dead.queue) for each in jobs]
-    lost = [(each.function.name, each.undelivered.queue) for each in consumers]
+    lost = [(each.function.name, each.undelivered.queue) for each in consumers if each.undelivered]
     lost += [(each.function.name, each.undelivered.queue) for each in jobs]
     return [
         ("Dead: all together", [gauge(Metric.DLQ_EVENTS_TOTAL)]),

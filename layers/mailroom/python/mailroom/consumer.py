@@ -6,20 +6,20 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
 from mailroom import telemetry
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError, declaring, load
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
-from mailroom.idempotency import Idempotency, StillRunning, Taken, taken
+from mailroom.idempotency import Idempotency, StillRunning, Superseded, Taken, taken
 from mailroom.needs import Access, Port
-from mailroom.outbox.event import Envelope, Event
+from mailroom.outbox.event import Envelope, Event, Part
 from mailroom.retry import Backoff
 from mailroom.row import Row
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_RECEIVES, Source, longest_hiding, receives_of
+from mailroom.sources.source import MAX_RECEIVES, Sink, Source, longest_hiding, receives_of
 from mailroom.sources.sqs import SqsSource
 from mailroom.telemetry import LogEvent, Metric
 from mailroom.unit_of_work import UnitOfWork
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 
+class GivesUp(Protocol):
+    """What a consumer does when its work on an event has failed for the last time, before it becomes a dead letter."""
+
+    def __call__(self, event: Event, failure: Failure, work: UnitOfWork) -> bool:
+        """Collect what is to be written; answer whether that settles the matter.
+
+        If so, it is committed with the event's record, which is done. If not, it is committed by itself, and the
+        failure stands: the message becomes a dead letter.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer(Declaration):
     """Work that an event causes, done once per event.
@@ -36,7 +48,9 @@ class Consumer(Declaration):
     Parameters
     ----------
     on
-        The event that it waits for.
+        The events that it waits for, or the one kind of part.
+    gives_up
+        What to do when its work has failed for the last time: see `GivesUp`.
     batch_size
         How many messages one invocation takes at most (1 to 10,000; more than 10 want a batching window).
     max_concurrency
@@ -44,7 +58,8 @@ class Consumer(Declaration):
         https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
     """
 
-    on: type[Event]
+    on: tuple[type[Event], ...]
+    gives_up: GivesUp | None = None
     batch_size: int = 10
     max_concurrency: int = 10
 
@@ -52,17 +67,49 @@ class Consumer(Declaration):
         for field, low, high in (("batch_size", 1, 10_000), ("max_concurrency", 2, 1_000)):
             if not low <= getattr(self, field) <= high:
                 raise DeclarationError(f"{self.name}: {field} is {getattr(self, field)}, not within {low} and {high}")
-        if not hasattr(self.on, "type"):
-            raise DeclarationError(f"{self.name} waits for {self.on.__name__}, an event class without a type")
+        self._check_events()
+
+    def _check_events(self) -> None:
+        if not self.on:
+            raise DeclarationError(f"{self.name} waits for nothing: name an event")
+        for event in self.on:
+            if not hasattr(event, "type"):
+                raise DeclarationError(f"{self.name} waits for {event.__name__}, an event class without a type")
+        if len({event.type for event in self.on}) < len(self.on):
+            raise DeclarationError(f"{self.name} waits for two events of one type")
+        if len(self.on) > 1 and any(issubclass(event, Part) for event in self.on):
+            raise DeclarationError(f"{self.name}: a consumer of parts waits for one kind of them, and for nothing else")
+
+    @property
+    def part(self) -> type[Part] | None:
+        """The parts that it waits for; None if it waits for events."""
+        (first, *_) = self.on
+        return first if issubclass(first, Part) else None
+
+    def read(self, envelope: Envelope) -> Event:
+        """Read the event in an envelope.
+
+        Raises
+        ------
+        Permanent
+            If it is none of those that the consumer waits for.
+        ValidationError
+            If its payload does not fit.
+        """
+        for event in self.on:
+            if event.type == envelope.type:
+                return event.model_validate_json(envelope.payload)
+        raise Permanent(f"{self.name} waits for {', '.join(event.type for event in self.on)}, not for {envelope.type}")
 
 
 def consumer(
     *,
-    on: type[Event],
+    on: type[Event] | Sequence[type[Event]],
     reads: Sequence[type[Row]] = (),
     writes: Sequence[type[Row]] = (),
     scans: Sequence[type[Row]] = (),
     publishes: Sequence[type[Event]] = (),
+    splits_into: Sequence[type[Part]] = (),
     uses: Sequence[type[Port]] = (),
     **options: Any,
 ) -> Callable[[Callable[..., None]], Consumer]:
@@ -70,18 +117,23 @@ def consumer(
 
     Parameters
     ----------
-    reads, writes, scans, publishes, uses
+    reads, writes, scans, publishes, splits_into, uses
         What it touches: see `Access`. Nothing else is granted.
     options
-        `timeout`, `memory`, `batch_size`, `max_concurrency`: see `Consumer`.
+        `timeout`, `memory`, `batch_size`, `max_concurrency`, `gives_up`: see `Consumer`.
     """
 
-    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, uses=uses)
-    return declaring(Consumer, access, on=on, **options)
+    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, splits_into=splits_into, uses=uses)
+    events = (on,) if isinstance(on, type) else tuple(on)
+    return declaring(Consumer, access, on=events, **options)
 
 
 QUEUE_VARIABLE = "MAILROOM_QUEUE_URL"
 """Names the queue that a deployed consumer reads."""
+
+
+PARTS_QUEUE_VARIABLE = "MAILROOM_PARTS_QUEUE_URL"
+"""Names the queue that a deployed consumer's parts go into, if it splits its events."""
 
 
 class GaveUp(Exception):
@@ -103,12 +155,15 @@ class ConsumerEdge:
     ----------
     source
         Where the batches come from.
+    parts
+        Where the parts go into which its events are split.
     """
 
-    def __init__(self, declaration: Consumer, runtime: Runtime, source: Source) -> None:
+    def __init__(self, declaration: Consumer, runtime: Runtime, source: Source, *, parts: Sink | None = None) -> None:
         self._declaration = declaration
         self._runtime = runtime
         self._source = source
+        self._parts = parts
         self._idempotency = Idempotency(
             runtime,
             prefix=record_prefix(declaration.name),
@@ -139,7 +194,7 @@ class ConsumerEdge:
             return process_partial_response({**batch, "Records": records}, one, processor, context)
 
     def _handle(self, record: SQSRecord, remaining_ms: int, *, in_time: bool) -> None:
-        attempt = _Attempt(self._declaration, self._runtime, record, in_time=in_time)
+        attempt = _Attempt(self._declaration, self._runtime, record, in_time=in_time, parts=self._parts)
         try:
             attempt.hand_back_if_late()
             outcome = self._idempotency.run(
@@ -180,10 +235,13 @@ class ConsumerEdge:
 class _Attempt:
     """One delivery of one message."""
 
-    def __init__(self, declaration: Consumer, runtime: Runtime, record: SQSRecord, *, in_time: bool) -> None:
+    def __init__(
+        self, declaration: Consumer, runtime: Runtime, record: SQSRecord, *, in_time: bool, parts: Sink | None
+    ) -> None:
         self._declaration = declaration
         self._runtime = runtime
         self._in_time = in_time
+        self._parts = parts
         self._receives = receives_of(record.raw_event)
         self._message_id = record.message_id
         self.number = 1
@@ -234,26 +292,70 @@ class _Attempt:
 
     def run(self) -> None:
         """Do the work and commit what it collected, unless the message is beyond help."""
-        record = taken()
-        if record is not None:
-            self.number = record.attempts
-            self._stop_if_final(record)
-            self._stop_if_late(record)
-        if self._envelope is None:
-            raise self._unreadable or Permanent("the message is no event")
-        with telemetry.traced(self._envelope.traceparent, self._runtime.random):
-            event = self._declaration.on.model_validate_json(self._envelope.payload)
-            work = UnitOfWork(self._runtime, self._declaration.access, cause=self._envelope)
+        traceparent = self._envelope.traceparent if self._envelope else None
+        with telemetry.traced(traceparent, self._runtime.random):
+            record = taken()
+            if record is not None:
+                self.number = record.attempts
+                if self._is_over(record):
+                    return
+                self._stop_if_late(record)
+            self._work()
+
+    def _work(self) -> None:
+        event = self._read()
+        work = self._unit_of_work()
+        try:
             self._declaration(event, work)
             work.commit()
+        except Superseded:
+            raise
+        except Exception as error:
+            failure = failure_of(error)
+            if not is_final(failure, self.number, self._runtime.timings.consumer_backoff):
+                raise
+            if not self._is_settled(failure):
+                raise
 
-    def _stop_if_final(self, record: Taken) -> None:
+    def _read(self) -> Event:
+        if self._envelope is None:
+            raise self._unreadable or Permanent("the message is no event")
+        return self._declaration.read(self._envelope)
+
+    def _unit_of_work(self) -> UnitOfWork:
+        return UnitOfWork(self._runtime, self._declaration.access, cause=self._envelope, parts=self._parts)
+
+    def _is_over(self, record: Taken) -> bool:
+        """Answer whether the attempts before were the last, and giving up settled it.
+
+        Raises
+        ------
+        GaveUp
+            If they were, and it did not.
+        """
         earlier = record.attempts - 1
         if record.before is None or record.starts_afresh:
-            return
-        if is_final(record.before, earlier, self._runtime.timings.consumer_backoff):
-            record.attempts = earlier
-            raise GaveUp(record.before)
+            return False
+        if not is_final(record.before, earlier, self._runtime.timings.consumer_backoff):
+            return False
+        record.attempts = self.number = earlier
+        if self._is_settled(record.before):
+            return True
+        raise GaveUp(record.before)
+
+    def _is_settled(self, failure: Failure) -> bool:
+        """Do what the consumer does when it gives up; should that fail, the next delivery tries it again."""
+        if self._declaration.gives_up is None:
+            return False
+        try:
+            event, work = self._read(), self._unit_of_work()
+            settled = self._declaration.gives_up(event, failure, work)
+            work.commit(completes=settled)
+        except Exception as error:
+            telemetry.log_error(LogEvent.NOT_GIVEN_UP, error, **self.facts())
+            return False
+        telemetry.log(LogEvent.MESSAGE_GIVEN_UP, failure=failure, settled=settled, **self.facts())
+        return settled
 
     def _stop_if_late(self, record: Taken) -> None:
         if not self._in_time:
@@ -289,6 +391,7 @@ def consumer_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str,
     @cache
     def edge() -> ConsumerEdge:
         declaration = load(os.environ[DECLARATION_VARIABLE], Consumer)
-        return ConsumerEdge(declaration, make_runtime(), SqsSource(os.environ[QUEUE_VARIABLE]))
+        parts = SqsSource(os.environ[PARTS_QUEUE_VARIABLE]) if declaration.access.splits_into else None
+        return ConsumerEdge(declaration, make_runtime(), SqsSource(os.environ[QUEUE_VARIABLE]), parts=parts)
 
     return lambda batch, context: edge().handle(batch, context)

@@ -108,7 +108,7 @@ class JobContext(UnitOfWork):
         self.lease.ensure()
         return self.runtime.clock.monotonic() >= self.deadline
 
-    def commit(self, response: Any = None) -> None:
+    def commit(self, response: Any = None, *, completes: bool = True) -> None:
         """Write all that was collected and the memo with it, if the lease is still this run's."""
         self._commit(self.memo, response)
 

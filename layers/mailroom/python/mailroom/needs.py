@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Protocol, Self
 
-from mailroom.outbox.event import Event
+from mailroom.outbox.event import Event, Part
 from mailroom.row import Row
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Access:
         The models whose tables it reads; that it writes (and reads); that it walks as a whole.
     publishes
         The events that it adds to the outbox.
+    splits_into
+        The parts that a consumer hands on to the consumer that waits for them.
     uses
         The outward ports that it calls.
     """
@@ -71,6 +73,7 @@ class Access:
     writes: tuple[type[Row], ...] = ()
     scans: tuple[type[Row], ...] = ()
     publishes: tuple[type[Event], ...] = ()
+    splits_into: tuple[type[Part], ...] = ()
     uses: tuple[type[Port], ...] = ()
 
     @classmethod
@@ -81,9 +84,24 @@ class Access:
         writes: Sequence[type[Row]],
         scans: Sequence[type[Row]],
         publishes: Sequence[type[Event]],
+        splits_into: Sequence[type[Part]] = (),
         uses: Sequence[type[Port]],
     ) -> Self:
         """Make it of lists, as declarations write them."""
         return cls(
-            reads=tuple(reads), writes=tuple(writes), scans=tuple(scans), publishes=tuple(publishes), uses=tuple(uses)
+            reads=tuple(reads),
+            writes=tuple(writes),
+            scans=tuple(scans),
+            publishes=tuple(publishes),
+            splits_into=tuple(splits_into),
+            uses=tuple(uses),
+        )
+
+    def __or__(self, other: Access) -> Access:
+        """Answer what both touch together."""
+        return Access(
+            **{
+                field.name: tuple(dict.fromkeys((*getattr(self, field.name), *getattr(other, field.name))))
+                for field in fields(Access)
+            }
         )

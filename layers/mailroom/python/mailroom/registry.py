@@ -48,6 +48,7 @@ class Registry:
         consumers = discover(f"{package}.consumers", Consumer)
         jobs = [*discover("mailroom.jobs", Job), *discover(f"{package}.jobs", Job)]
         check_names([*consumers, *jobs])
+        check_parts(consumers)
         return cls(
             consumers=tuple(consumers),
             jobs=tuple(jobs),
@@ -93,6 +94,28 @@ def check_names(declarations: Iterable[Declaration], reserved: Iterable[str] = (
             both = f"{taken[declaration.name]} and {declaration.module}"
             raise DeclarationError(f"{both} both declare {declaration.name!r}: rename one")
         taken[declaration.name] = declaration.module
+
+
+def check_parts(consumers: Iterable[Consumer]) -> None:
+    """See that the parts into which a consumer splits its events have one consumer that waits for them.
+
+    Raises
+    ------
+    DeclarationError
+        If they have none or two, or a consumer makes more than one kind of them.
+    """
+    consumers = tuple(consumers)
+    for each in consumers:
+        parts = each.access.splits_into
+        if len(parts) > 1:
+            raise DeclarationError(f"{each.name} splits its events into more than one kind of part: give it one")
+        for part in parts:
+            waiting = [other.name for other in consumers if other.part is part]
+            if len(waiting) != 1:
+                who = " and ".join(waiting) or "no consumer"
+                raise DeclarationError(
+                    f"{each.name} splits its events into {part.__name__}: {who} waits for it, not one"
+                )
 
 
 def _named(name: str, declarations: tuple[D, ...]) -> D:

@@ -173,9 +173,10 @@ def _count_pending(shard: int) -> int:
 
 
 def _consumer(name: str, deployment: Deployment) -> ConsumerStatus:
-    queue, dead, undelivered = (deployment.queues[f"{name}{suffix}"] for suffix in ("", DEAD, UNDELIVERED))
+    queue, dead = deployment.queues[name], deployment.queues[f"{name}{DEAD}"]
+    undelivered = deployment.queues.get(f"{name}{UNDELIVERED}")  # parts come by no rule
     counts = _queue_counts(queue)
-    depths = queue_depths([dead, undelivered])
+    depths = queue_depths([dead, *([undelivered] if undelivered else [])])
     failing = list(_query(_failing_of(name), reading="first_failed_at", up_to=COUNTED_TO))
     return ConsumerStatus(
         name=name,
@@ -184,7 +185,7 @@ def _consumer(name: str, deployment: Deployment) -> ConsumerStatus:
         failing=len(failing),
         failing_since=min((each["first_failed_at"]["S"] for each in failing if each), default=None),
         dead=depths[dead],
-        undelivered=depths[undelivered],
+        undelivered=depths[undelivered] if undelivered else 0,
         enabled=start_of(deployment, name).enabled,
     )
 

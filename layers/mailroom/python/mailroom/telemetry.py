@@ -38,6 +38,8 @@ class LogEvent(StrEnum):
     MESSAGE_HANDLED = "message handled"
     MESSAGE_REPEATED = "message repeated"
     MESSAGE_FAILED = "message failed"
+    MESSAGE_GIVEN_UP = "message given up"
+    NOT_GIVEN_UP = "not given up"
     MESSAGE_NOT_POSTPONED = "message not postponed"
     MESSAGE_NOT_KEPT = "message not kept"
     MESSAGE_NOT_RETURNED = "message not returned"

@@ -13,12 +13,14 @@ from ulid import ULID
 
 from mailroom import idempotency, telemetry
 from mailroom.clock import timestamp
+from mailroom.failures import Unavailable
 from mailroom.needs import Access, Port
-from mailroom.outbox.event import Envelope, Event, EventIds, EventRefused, payload_of
+from mailroom.outbox.event import Envelope, Event, EventIds, EventRefused, Part, payload_of
 from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, size_of
 from mailroom.publishers.publisher import kind_of
 from mailroom.row import Row, SubjectRow
 from mailroom.runtime import Runtime
+from mailroom.sources.source import MAX_MESSAGE_BYTES, Sink
 from mailroom.transaction import Operation, OperationKind, write
 
 M = TypeVar("M", bound=Row)
@@ -37,6 +39,10 @@ class EventTooLarge(EventRefused):
     """An event that would not fit the outbox or its destination; nothing was written."""
 
 
+class PartsNotSent(Unavailable):
+    """Not all parts of an event were handed on; nothing was written, and all of them leave again."""
+
+
 class UnitOfWork:
     """Rows and events that are written together or not at all.
 
@@ -46,12 +52,18 @@ class UnitOfWork:
         What the code that gets it may touch.
     cause
         The event that is being consumed, if one is.
+    parts
+        Where the parts go into which that is split.
     """
 
-    def __init__(self, runtime: Runtime, access: Access, *, cause: Envelope | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, access: Access, *, cause: Envelope | None = None, parts: Sink | None = None
+    ) -> None:
         self.runtime = runtime
         self.cause = cause
         self._access = access
+        self._sink = parts
+        self._parts: dict[str, str] = {}
         self._operations: list[Operation] = []
         self._subjects: list[SubjectRow] = []
         self._ids = EventIds(runtime.clock, runtime.random)
@@ -195,13 +207,50 @@ class UnitOfWork:
             self._subjects.append(about)
         return event_id
 
-    def commit(self, response: Any = None) -> None:
+    def split(self, part: Part, *, key: str) -> str:
+        """Hand a part of the event on to the consumer that waits for such parts; answer its id.
+
+        Parts leave before the commit: after a crash in between they leave again with the same ids, by which their
+        consumer does each once.
+
+        Parameters
+        ----------
+        key
+            Tells the parts of one event from each other, and is the same in every attempt.
+
+        Raises
+        ------
+        EventRefused
+            If the part could never be delivered, or its key was used before.
+        """
+        _declared(type(part) in self._access.splits_into, type(part), "splits_into")
+        part_id = f"{self.cause_id}/{key}"
+        if part_id in self._parts:
+            raise EventRefused(f"two parts of one event have the key {key!r}; each needs its own")
+        envelope = Envelope(
+            id=part_id,
+            type=part.type,
+            source=self.runtime.settings.source,
+            subject=self.cause.subject if self.cause else None,
+            time=timestamp(self.now()),
+            payload=payload_of(part),
+            traceparent=telemetry.traceparent(),
+        )
+        body = envelope.to_json()
+        if len(body.encode()) > MAX_MESSAGE_BYTES:
+            raise EventTooLarge(f"{part.type} takes {len(body.encode())} bytes, and its queue {MAX_MESSAGE_BYTES}")
+        self._parts[part_id] = body
+        return part_id
+
+    def commit(self, response: Any = None, *, completes: bool = True) -> None:
         """Write all that was collected in one transaction, and with it that the record taken here is completed.
 
         Parameters
         ----------
         response
             What a repetition of this request is answered with; JSON.
+        completes
+            Whether the work is done with it, so that the record taken here is completed.
 
         Raises
         ------
@@ -212,13 +261,24 @@ class UnitOfWork:
         for subject in self._subjects:
             if not any(operation.row is subject for operation in self._operations):
                 raise LookupError(f"an event is about {subject.subject}, which this unit of work does not write")
-        taken = idempotency.taken()
+        self._hand_on_parts()
+        taken = idempotency.taken() if completes else None
         operations = [*self._operations, *([taken.completion(response)] if taken else [])]
         if operations:
             write(operations, self.runtime, took_effect=taken.was_completed if taken else lambda: False)
         if taken:
             taken.completed = True
         self._operations, self._subjects = [], []
+
+    def _hand_on_parts(self) -> None:
+        if not self._parts:
+            return
+        if self._sink is None:
+            raise LookupError("there is no queue for parts here: only a consumer splits its event")
+        failures = self._sink.put(list(self._parts.values()))
+        if failures:
+            raise PartsNotSent(f"{len(failures)} of {len(self._parts)} parts were not handed on: {failures[0].message}")
+        self._parts = {}
 
     def _add(self, operation: Operation) -> None:
         _declared(type(operation.row) in self._access.writes, type(operation.row), "writes")

@@ -57,6 +57,14 @@ class Event(BaseModel):
             cls.type = type
 
 
+class Part(Event):
+    """What a consumer splits its event into: `class Delivery(Part, type="webhook.delivery")`.
+
+    Each part is a message for the one consumer that waits for its type, on that consumer's own queue: a part that
+    fails is tried again without the others. Parts are no events: they are in no outbox, and reach nobody else.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Envelope:
     """An event on its way: CloudEvents' attributes and the payload, already JSON.

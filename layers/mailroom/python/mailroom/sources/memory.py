@@ -49,6 +49,11 @@ class InMemorySource:
         with self._lock:
             return [self._add(body) for body in bodies]
 
+    def put(self, bodies: Sequence[str]) -> list[Failure]:
+        """Put messages in: see `Sink`."""
+        self.send(*bodies)
+        return []
+
     @property
     def visible(self) -> list[str]:
         """The bodies of the messages that a receive could answer now."""

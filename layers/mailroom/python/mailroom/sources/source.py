@@ -20,6 +20,11 @@ MAX_RECEIVES = 10
 """Deliveries after which SQS moves a message to the dead-letter queue: more than an ordinary failure needs."""
 
 
+MAX_MESSAGE_BYTES = 1_048_576
+"""UTF-8 bytes of a message at most, and of all those in one call.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html"""
+
+
 class SourceRefused(Unavailable):
     """The source is not there, or we may not read it: somebody has to mend that."""
 
@@ -54,6 +59,17 @@ class Source(Protocol):
 
     def delete(self, receipts: Sequence[str]) -> dict[str, Failure]:
         """Delete messages for good; answer those that were not."""
+        ...
+
+
+class Sink(Protocol):
+    """A queue to put messages into."""
+
+    def put(self, bodies: Sequence[str]) -> list[Failure]:
+        """Put messages in, none of them larger than the queue takes; answer the failures of those that are not in.
+
+        What was put before a failure stays: whoever puts all of them again makes duplicates.
+        """
         ...
 
 

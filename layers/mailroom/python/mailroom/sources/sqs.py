@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, 
 
 from mailroom import clients
 from mailroom.failures import Failure, FailureKind, failure_of
-from mailroom.sources.source import MAX_BATCH, Record, SourceRefused, stale
+from mailroom.sources.source import MAX_BATCH, MAX_MESSAGE_BYTES, Record, SourceRefused, stale
 
 if TYPE_CHECKING:
     from types_boto3_sqs.type_defs import MessageTypeDef
@@ -76,6 +76,39 @@ class SqsSource:
             [{"ReceiptHandle": receipt} for receipt in receipts],
             lambda entries: clients.sqs().delete_message_batch(QueueUrl=self._url, Entries=entries),
         )
+
+    def put(self, bodies: Sequence[str]) -> list[Failure]:
+        """Put messages in: see `Sink`."""
+        failures: list[Failure] = []
+        for batch in _within_limits(bodies):
+            entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(batch)]
+            failures.extend(_put(self._url, entries))
+        return failures
+
+
+def _put(url: str, entries: Any) -> Iterator[Failure]:
+    try:
+        answer = clients.sqs().send_message_batch(QueueUrl=url, Entries=entries)
+    except Exception as error:
+        yield from [failure_of(error)] * len(entries)
+        return
+    done = {each["Id"] for each in answer.get("Successful", ())}
+    reasons = {each["Id"]: _failure(each) for each in answer.get("Failed", ())}
+    yield from (reasons.get(entry["Id"], _UNANSWERED) for entry in entries if entry["Id"] not in done)
+
+
+def _within_limits(bodies: Sequence[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for body in bodies:
+        bytes_more = len(body.encode())
+        if batch and (len(batch) == MAX_BATCH or size + bytes_more > MAX_MESSAGE_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(body)
+        size += bytes_more
+    if batch:
+        yield batch
 
 
 def _in_batches(entries: Sequence[dict[str, Any]], call: Callable[[Any], _Answer]) -> dict[str, Failure]:
