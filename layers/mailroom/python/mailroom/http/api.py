@@ -1,41 +1,28 @@
-"""APIs: what a team declares, and the Lambda handler that comes of it."""
+"""APIs: routes put together, and the Lambda handler that comes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Self
 
-from mailroom.declarations import DeclarationError
-from mailroom.http.call import Call
-from mailroom.http.command import Command
 from mailroom.http.edge import Edge
 from mailroom.http.problem import ProblemKind
-from mailroom.http.query import Query
-from mailroom.http.reply import Reply
-from mailroom.http.route import Method, Route, Success
+from mailroom.http.routes import Routes
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.settings import Auth
 
-C = TypeVar("C", bound=Command)
-Q = TypeVar("Q", bound=Query)
-P = ParamSpec("P")
-Commanded = Callable[Concatenate[C, Call, P], Reply]
-Asked = Callable[Concatenate[Call, P], Reply]
-Queried = Callable[Concatenate[Q, Call, P], Reply]
 LambdaHandler = Callable[[dict[str, Any], Any], dict[str, Any]]
 
 
-class Api:
-    """The HTTP face of a service.
+class Api(Routes):
+    """The HTTP face of a service: routes of its own, and those that it includes.
 
     Parameters
     ----------
     access
-        What its routes touch, all together: they run in one function under one role.
-    problems
-        What the domain's errors mean to callers; the detail is the error's own text.
+        What its own routes touch: all routes run in one function under one role.
     owner
         The name of the input, in path, query or body, that says whose things a request is about: callers who are
         owners themselves may name nobody else there. What is found by another id, the route holds against
@@ -43,122 +30,27 @@ class Api:
     for_operators
         Callers sign their requests whatever the stage asks of the public, unless it knows no callers at all; and a
         query parameter that a route does not know is refused, since what it was to prevent would happen.
-
-    Examples
-    --------
-    ```python
-    api = Api(access=Access(writes=(Repo,)), problems={NoSuchRepo: ProblemKind(404, "no-such-repo", "…")})
-
-
-    @api.post("/api/v1/repos", body=CreateRepo)
-    def post_repo(command: CreateRepo, call: Call) -> Reply:
-        repo = create_repo(command, call.work)
-        return Reply(201, RepoView.of(repo), location=f"/api/v1/repos/{repo.id}")
-
-
-    @api.get("/api/v1/repos/{repo_id}")
-    def get_repo(call: Call, repo_id: str) -> Reply:
-        return Reply(200, RepoView.of(find_repo(repo_id, call.work)))
-    ```
     """
 
     def __init__(
         self,
         *,
-        access: Access,
+        access: Access | None = None,
         problems: Mapping[type[Exception], ProblemKind] | None = None,
         owner: str | None = None,
         for_operators: bool = False,
     ) -> None:
-        self.access = access
-        self.problems = dict(problems or {})
+        super().__init__(access=access, problems=problems)
         self.owner = owner
         self.for_operators = for_operators
-        self.routes: list[Route] = []
 
-    @overload
-    def get(
-        self, path: str, *, success: Success | None = None, raises: Sequence[type[Exception]] = ()
-    ) -> Callable[[Asked[P]], Asked[P]]: ...
-
-    @overload
-    def get(
-        self,
-        path: str,
-        *,
-        query: type[Q],
-        success: Success | None = None,
-        raises: Sequence[type[Exception]] = (),
-    ) -> Callable[[Queried[Q, P]], Queried[Q, P]]: ...
-
-    def get(
-        self,
-        path: str,
-        *,
-        query: type[Query] | None = None,
-        success: Success | None = None,
-        raises: Sequence[type[Exception]] = (),
-    ) -> Callable[[Any], Any]:
-        """Declare a route that only reads: nothing is committed.
-
-        Parameters
-        ----------
-        query
-            What the query parameters are: the function takes them before the call.
-        success
-            What the document says that it answers.
-        raises
-            Which of the API's `problems` it may end with.
-        """
-        return self._declare("GET", path, query=query, success=success, raises=raises)
-
-    def post(
-        self,
-        path: str,
-        *,
-        body: type[C],
-        success: Success | None = None,
-        raises: Sequence[type[Exception]] = (),
-    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
-        """Declare a command that happens once per `Idempotency-Key`, which callers must send.
-
-        What the route collects in `call.work`, its reply and the key's record are written in one transaction.
-        """
-        return self._declare("POST", path, body=body, success=success, raises=raises)
-
-    def put(
-        self,
-        path: str,
-        *,
-        body: type[C],
-        success: Success | None = None,
-        raises: Sequence[type[Exception]] = (),
-    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
-        """Declare a command that may be repeated: what it collects is written in one transaction."""
-        return self._declare("PUT", path, body=body, success=success, raises=raises)
-
-    def patch(
-        self,
-        path: str,
-        *,
-        body: type[C],
-        success: Success | None = None,
-        raises: Sequence[type[Exception]] = (),
-    ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
-        """Declare a change of what is there, which honours `Idempotency-Key` and `If-Match` where they are sent.
-
-        The function must hold what it finds against `call.if_match`.
-        """
-        return self._declare("PATCH", path, body=body, success=success, raises=raises)
-
-    def delete(
-        self, path: str, *, success: Success | None = None, raises: Sequence[type[Exception]] = ()
-    ) -> Callable[[Asked[P]], Asked[P]]:
-        """Declare a removal, which honours `Idempotency-Key` and `If-Match` where they are sent.
-
-        The function must hold what it finds against `call.if_match`.
-        """
-        return self._declare("DELETE", path, success=success, raises=raises)
+    def include(self, *others: Routes) -> Self:
+        """Answer for these routes too."""
+        for other in others:
+            self.access |= other.access
+            self.problems |= other.problems
+            self.routes += other.routes
+        return self
 
     def handler(self, make_runtime: Callable[[], Runtime]) -> LambdaHandler:
         """Answer the Lambda handler for events of an HTTP API (payload format 2.0).
@@ -183,18 +75,6 @@ class Api:
             return edge().serve(event, context)
 
         return handle
-
-    def _declare(
-        self, method: Method, path: str, *, raises: Sequence[type[Exception]], **more: Any
-    ) -> Callable[[Any], Any]:
-        if unknown := [error.__name__ for error in raises if error not in self.problems]:
-            raise DeclarationError(f"{method} {path} raises {unknown}, which the API's problems say nothing of")
-
-        def declare(function: Callable[..., Reply]) -> Callable[..., Reply]:
-            self.routes.append(Route(method, path, function, raises=tuple(raises), **more))
-            return function
-
-        return declare
 
     def _auth(self, auth: Auth) -> Auth:
         return "iam" if self.for_operators and auth != "none" else auth
