@@ -659,12 +659,8 @@ def test_not_all_has_ended__when_a_handler_outlives_the_grace__and_nothing_of_it
 
 
 def test_several_messages_are_handled_side_by_side__each_by_a_worker_of_its_own(
-    source: WatchedSource, runtime: Runtime, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    source: WatchedSource, runtime: Runtime, gate: Gate
 ) -> None:
-    receive = InMemorySource.receive
-    monkeypatch.setattr(
-        InMemorySource, "receive", lambda self, limit, *, wait, hidden: receive(self, 1, wait=0, hidden=hidden)
-    )
     WORK.behave = gate
     source.put("a", "b", "c")
     process = InThread(workers_of(adding, runtime, source, count=3), runtime, grace=BOUND)

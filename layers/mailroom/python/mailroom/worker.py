@@ -80,10 +80,19 @@ class Worker:
         The consumer, in log lines.
     timeout
         Seconds that the handler may take for a message; None is the stage's default.
+    batch_size
+        How many messages it receives at a time, 1 to 10.
     """
 
     def __init__(
-        self, source: Source, handler: Handler, runtime: Runtime, *, name: str, timeout: int | None = None
+        self,
+        source: Source,
+        handler: Handler,
+        runtime: Runtime,
+        *,
+        name: str,
+        timeout: int | None = None,
+        batch_size: int = MAX_BATCH,
     ) -> None:
         timings = runtime.timings
         self._source = source
@@ -92,6 +101,7 @@ class Worker:
         self._clock = runtime.clock
         self._name = name
         self._timeout = timeout or timings.consumer_timeout
+        self._batch_size = batch_size
         self._needed = self._timeout + timings.stop_margin
         self._hiding = int(self._needed + timings.stop_margin)  # more than needed, so that quick messages need no call
         self._tally = Tally()
@@ -138,8 +148,9 @@ class Worker:
         return self._ended.wait(timeout)
 
     def _receive(self) -> list[Record]:
+        wait = self._runtime.timings.poll_wait
         try:
-            records = self._source.receive(MAX_BATCH, wait=self._runtime.timings.poll_wait, hidden=self._hiding)
+            records = self._source.receive(self._batch_size, wait=wait, hidden=self._hiding)
         except Exception as error:
             if isinstance(error, SourceRefused) and not self._has_received:
                 raise
@@ -250,7 +261,11 @@ def _is_stale(failure: Failure | None) -> bool:
 
 
 def workers_of(consumer: Consumer, runtime: Runtime, source: Source, *, count: int) -> list[Worker]:
-    """Make workers of a consumer, each with an edge of its own: Powertools' layers are not proven to be thread-safe."""
+    """Make workers of a consumer, to work side by side.
+
+    Each has an edge of its own: Powertools' layers are not proven to be thread-safe. Where there are several, each
+    takes one message at a time: none is to wait behind another while there are hands for it.
+    """
     return [
         Worker(
             source,
@@ -258,6 +273,7 @@ def workers_of(consumer: Consumer, runtime: Runtime, source: Source, *, count: i
             runtime,
             name=consumer.name,
             timeout=consumer.timeout,
+            batch_size=MAX_BATCH if count == 1 else 1,
         )
         for _ in range(count)
     ]

@@ -21,6 +21,7 @@ from mailroom.deployment import NotDeployed
 from mailroom.failures import failure_of
 from mailroom.schedule import ScheduleError
 from mailroom.settings import SettingsError
+from mailroom.sources.source import SourceRefused
 from mailroom.trace import NothingKnown, UnknownSubject
 
 PARTIAL, USAGE = 1, 2
@@ -41,6 +42,7 @@ _USAGE = (
     UnknownSubject,
     DeclarationError,
     ScheduleError,
+    SourceRefused,
 )
 _NO_ACCOUNT = (NoCredentialsError, NoRegionError, PartialCredentialsError, ProfileNotFound)
 _REFUSED = (NothingKnown, NothingToSwitch, ChangingNow)

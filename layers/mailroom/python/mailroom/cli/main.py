@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
-from mailroom.cli import dead, scheduling, statuses, tracing
+from mailroom.cli import dead, scheduling, statuses, tracing, working
 from mailroom.cli.foreground import APPLICATION, ApplicationOption, OnlyOption, SettingsOption, in_foreground
 from mailroom.cli.layout import paragraph
 from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
+from mailroom.consumer import QUEUE_VARIABLE
 from mailroom.controls import switch
 
 app = typer.Typer(
@@ -82,6 +83,35 @@ def scheduler_command(
     """Fire the jobs by their schedules, in UTC, until SIGTERM or Ctrl-C; the log is on stdout."""
     with in_foreground():
         scheduling.run_scheduler(stage, application, only or ())
+
+
+@app.command("worker")
+def worker_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A consumer.")],
+    stage: SettingsOption = None,
+    application: ApplicationOption = APPLICATION,
+    queue_url: Annotated[
+        str | None, typer.Option("--queue-url", envvar=QUEUE_VARIABLE, help="Its queue, if not the stage's own.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=20, help="Messages side by side.")] = 1,
+    grace: Annotated[
+        float | None, typer.Option("--grace", help="Seconds for what runs to end in; the platform must wait longer.")
+    ] = None,
+) -> None:
+    """Handle a consumer's messages, as Lambda would, until SIGTERM or Ctrl-C; the log is on stdout.
+
+    Exit codes: 0 all that ran has ended; 1 some was cut off, past the grace or by a second signal; 2 called wrongly,
+    or the queue cannot be read.
+    """
+    with in_foreground():
+        working.run_worker(
+            name,
+            stage=stage,
+            application=application,
+            queue_url=queue_url,
+            concurrency=concurrency,
+            grace=grace,
+        )
 
 
 def main() -> None:
