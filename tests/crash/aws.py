@@ -15,28 +15,17 @@ from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.backends import get_backend
 
-from app import owners, repos  # noqa: F401 - their models' tables are made too
-from app.settings import AppSettings
 from mailroom import clients
 from mailroom.clock import Clock
 from mailroom.row import Row, bind
-from mailroom.settings import Settings
 from mailroom.sources.source import MAX_RECEIVES
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
+from tests import stage
 
 BUS, QUEUE = "bus", "counting"
-SETTINGS = Settings(
-    stage="test",
-    auth="none",
-    source="test.service",
-    publisher_url=f"eventbridge://{BUS}",
-    outbox_table="outbox-table",
-    idempotency_table="idempotency-table",
-    leases_table="leases-table",
-    cleanup_units=5_000,
-)
-APP_SETTINGS = AppSettings(repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com")
+SETTINGS = stage.settings(publisher_url=f"eventbridge://{BUS}")
+APP_SETTINGS = stage.app_settings()
 
 
 class TransactionTokens:

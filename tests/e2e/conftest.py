@@ -9,9 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from app.owners import Owner  # noqa: F401 - its table is made too
-from app.repos import Repo  # noqa: F401 - likewise
-from app.settings import AppSettings
 from local.account import CREDENTIALS
 from local.api import Api
 from local.mailbox import Mailbox
@@ -20,12 +17,9 @@ from local.waiting import eventually as wait_until
 from local.workspace import LOCAL
 from mailroom import clients
 from mailroom.clock import SystemClock
-from mailroom.idempotency import IdempotencyRow  # noqa: F401 - likewise
-from mailroom.lease import LeaseRow  # noqa: F401 - likewise
-from mailroom.outbox.table import OutboxRow  # noqa: F401 - likewise
 from mailroom.row import Row, bind
 from mailroom.runtime import Runtime
-from mailroom.settings import Settings
+from tests import stage
 
 
 @pytest.fixture(scope="session")
@@ -76,17 +70,8 @@ def runtime(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runt
         monkeypatch.setenv(name, value)
     clients.forget()
     mark = uuid4().hex[:8]
-    settings = Settings(
-        stage="test",
-        auth="none",
-        source="test.service",
-        publisher_url="eventbridge://none",
-        outbox_table=f"outbox-{mark}",
-        idempotency_table=f"idempotency-{mark}",
-        leases_table=f"leases-{mark}",
-        cleanup_units=5_000,
-    )
-    app_settings = AppSettings(repos_table=f"repos-{mark}", owners_table=f"owners-{mark}", email_sender="a@example.com")
+    settings = stage.settings(mark=mark, publisher_url="eventbridge://none")
+    app_settings = stage.app_settings(mark=mark, email_sender="a@example.com")
     bind(settings, app_settings)
     for name in settings.table_names() | app_settings.table_names():
         Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=True)

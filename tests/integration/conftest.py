@@ -14,17 +14,13 @@ import moto  # noqa: F401 - before any client is made
 import pytest
 from moto import mock_aws
 
-from app import owners, repos  # noqa: F401 - their models' tables are made too
 from app.settings import AppSettings
 from mailroom import clients
 from mailroom.clients import Call, observed
-from mailroom.idempotency import IdempotencyRow  # noqa: F401 - likewise
-from mailroom.lease import LeaseRow  # noqa: F401 - likewise
-from mailroom.outbox.table import OutboxRow  # noqa: F401 - likewise
 from mailroom.row import Row, bind
 from mailroom.runtime import Runtime
-from mailroom.settings import Settings
 from mailroom.testing import ManualClock
+from tests import stage
 
 BUS = "bus"
 
@@ -51,19 +47,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def runtime(aws: None, clock: ManualClock) -> Runtime:
     """The surroundings of one process, with every table made from its model and the bus there."""
-    settings = Settings(
-        stage="test",
-        auth="none",
-        source="test.service",
-        publisher_url=f"eventbridge://{BUS}",
-        outbox_table="outbox-table",
-        idempotency_table="idempotency-table",
-        leases_table="leases-table",
-        cleanup_units=5_000,
-    )
-    app_settings = AppSettings(
-        repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com"
-    )
+    settings, app_settings = stage.settings(publisher_url=f"eventbridge://{BUS}"), stage.app_settings()
     bind(settings, app_settings)
     for name in settings.table_names() | app_settings.table_names():
         Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)

@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from app.events import RepoCreated
 from app.owners import Owner
 from app.repos import Repo
-from app.settings import AppSettings
 from mailroom import telemetry
 from mailroom.dead_letters.letter import Deed, Fate
 from mailroom.dead_letters.outbox import OutboxLetters
@@ -36,9 +35,9 @@ from mailroom.publishers.publisher import SENT, Limits, Outcome, Sent
 from mailroom.row import bind
 from mailroom.runtime import Runtime
 from mailroom.schedule import Every
-from mailroom.settings import Settings
 from mailroom.testing import LambdaContext, permanent, transient, unavailable
 from mailroom.unit_of_work import RowChanged, UnitOfWork
+from tests import stage
 
 from .interleaving import Actor, Stage
 from .tables import Item, Tables, canceled, error
@@ -55,17 +54,8 @@ TIMES = [0.5, 3, 12, 31, 47, 52, 56, 62, 400, 2 * HOUR, 25 * HOUR]
 TIME_WEIGHTS = [15, 15, 12, 10, 5, 6, 6, 16, 10, 2, 0.3]
 ROUNDS = 150
 
-SETTINGS = Settings(
-    stage="test",
-    auth="none",
-    source="test.service",
-    publisher_url="eventbridge://bus",
-    outbox_table="outbox-table",
-    idempotency_table="idempotency-table",
-    leases_table="leases-table",
-    cleanup_units=5_000,
-)
-APP_SETTINGS = AppSettings(repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com")
+SETTINGS = stage.settings()
+APP_SETTINGS = stage.app_settings()
 KEYS = {
     "outbox-table": ("partition", "event_id"),
     "idempotency-table": ("id",),
