@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from io import StringIO
 from random import Random
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -230,3 +233,44 @@ def test_every_count_arrives__however_many_there_are(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("metric", Metric)
 def test_a_metric_is_known_to_cloudwatch_by_its_own_name(metric: Metric) -> None:
     assert metric.value == metric.name.lower()
+
+
+class Interruptible(StringIO):
+    """A stream that lets another thread write a log line right after the text of metrics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._others: list[Thread] = []
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if text.startswith('{"_aws"'):
+            other = Thread(target=log, args=(LogEvent.EVENT_SENT,))
+            self._others.append(other)
+            other.start()
+            other.join(0.05)  # it may not write yet, and then it waits for longer than this
+        return written
+
+    @property
+    def lines(self) -> list[str]:
+        for other in self._others:
+            other.join()
+        return [json.loads(line).get("message", "metrics") for line in self.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("write", ["counted", "reported"])
+def test_no_log_line_of_another_thread_comes_between_metrics_and_their_line_feed(
+    write: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, handler = Interruptible(), telemetry.logger.registered_handler
+    assert isinstance(handler, logging.StreamHandler)
+    monkeypatch.setattr("sys.stdout", stream)
+    before = handler.setStream(stream)
+    if write == "counted":
+        with flushed_metrics():
+            count(Metric.JOB_COMPLETED)
+    else:
+        telemetry.report({Metric.OUTBOX_PENDING: 1})
+    lines = stream.lines
+    handler.setStream(before)
+    assert lines == ["metrics", "event sent"]

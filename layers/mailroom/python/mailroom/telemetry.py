@@ -174,7 +174,8 @@ def report(gauges: Mapping[Metric, float]) -> None:
     for metric, value in gauges.items():
         unit = MetricUnit.Seconds if metric.value.endswith("_seconds") else MetricUnit.Count
         whole.add_metric(name=metric.value, unit=unit, value=value)
-    whole.flush_metrics()
+    with _one_line_at_a_time():
+        whole.flush_metrics()
 
 
 @contextmanager
@@ -183,9 +184,20 @@ def flushed_metrics() -> Iterator[None]:
     try:
         yield
     finally:
-        with _gathering:
+        with _gathering, _one_line_at_a_time():
             if metrics.metric_set:
                 metrics.flush_metrics()
+
+
+@contextmanager
+def _one_line_at_a_time() -> Iterator[None]:
+    """Keep other threads' log lines from coming between metrics and their line feed: they are printed apart."""
+    handler = logger.registered_handler
+    handler.acquire()
+    try:
+        yield
+    finally:
+        handler.release()
 
 
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
