@@ -139,6 +139,24 @@ class Consume(Scenario):
         yield from records_completed(world)
 
 
+class Work(Scenario):
+    """A worker outside Lambda handles three events, one of which comes twice."""
+
+    def prepare(self, world: World) -> None:
+        self.events = [EVENT.replace("5FAV", ending) for ending in ("5FAA", "5FAB", "5FAC")]
+        for event in (*self.events, self.events[1]):
+            world.aws.send(_message(event))
+
+    def step(self, world: World) -> bool:
+        world.process.work()
+        return not world.messages
+
+    def judge(self, world: World) -> Iterator[Finding]:
+        yield from nothing_waits(world)
+        yield from one_effect_each(world, self.events)
+        yield from records_completed(world)
+
+
 class RedriveToConsumer(Scenario):
     """A consumer fails, its message dies, an operator mends the receiver and redrives it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cached_property
 from random import Random
 from typing import Any
@@ -23,9 +24,11 @@ from mailroom.outbox.relay import relay_handler
 from mailroom.outbox.table import PENDING_PREFIX
 from mailroom.publishers.publisher import SENT, Destination, Outcome
 from mailroom.runtime import Runtime
+from mailroom.sources.source import Record
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
+from mailroom.worker import workers_of
 
 from .aws import APP_SETTINGS, QUEUE, SETTINGS, Aws
 from .journal import Journal
@@ -46,6 +49,25 @@ def counting(event: RepoCreated, work: UnitOfWork) -> None:
     if Receiver.broken:
         raise Permanent("the receiver is gone")
     work.update(Owner(f"{_EFFECT}{work.cause_id}"), [Owner.repo_count.add(1)])
+
+
+class UntilEmpty(SqsSource):
+    """The consumer's queue, whose worker stops when there is nothing to receive, or nothing to be had this time.
+
+    It never waits: moto does so by the clock, which stands still in a call.
+    """
+
+    on_empty: Callable[[], None]
+
+    def receive(self, limit: int, *, wait: int, hidden: int) -> list[Record]:
+        """Answer what is there."""
+        records: list[Record] = []
+        try:
+            records = super().receive(limit, wait=0, hidden=hidden)
+        finally:
+            if not records:
+                self.on_empty()
+        return records
 
 
 class Process:
@@ -99,6 +121,13 @@ class Process:
         for record in records:
             if record["messageId"] not in failed:
                 self._world.aws.delete(record["receiptHandle"])
+
+    def work(self) -> None:
+        """Run a worker on the consumer's queue until that has nothing to receive."""
+        source = UntilEmpty(self._world.aws.queues[QUEUE])
+        (worker,) = workers_of(counting, self.runtime, source, count=1)
+        source.on_empty = worker.stop
+        worker.run()
 
     def run(self, job: Job) -> None:
         """Run a job, as its schedule does."""

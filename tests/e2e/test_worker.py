@@ -265,7 +265,7 @@ def test_several_messages_are_handled_side_by_side(place: Place) -> None:
     ("arguments", "told"),
     [
         (["nobody"], "there is no 'nobody' here: there is placing"),
-        (["placing"], "say which queue to read"),
+        (["placing"], "say where the queue of placing is"),
         (["placing", "--queue-url", "{queue}-other"], "cannot be read"),
         (["placing", "--queue-url", "{queue}", "--grace", "3"], "--grace must be longer"),
         (["placing", "--queue-url", "{queue}", "--stage", "prod"], "deploy the stage first"),

@@ -69,6 +69,10 @@ class Registry:
         """
         return _named(name, self.consumers)
 
+    def receiver_of(self, consumer: Consumer) -> Consumer | None:
+        """Answer the consumer that waits for the parts into which one splits its events, if it does."""
+        return next((each for each in self.consumers if each.part in consumer.access.splits_into), None)
+
     def job(self, name: str) -> Job:
         """Answer the job of this name.
 

@@ -17,6 +17,7 @@ from mailroom.sources.source import (
     MAX_BATCH,
     MAX_RECEIVES,
     Record,
+    Sink,
     Source,
     SourceRefused,
     longest_hiding,
@@ -260,16 +261,23 @@ def _is_stale(failure: Failure | None) -> bool:
     return failure is not None and failure.kind is FailureKind.PERMANENT
 
 
-def workers_of(consumer: Consumer, runtime: Runtime, source: Source, *, count: int) -> list[Worker]:
+def workers_of(
+    consumer: Consumer, runtime: Runtime, source: Source, *, count: int, parts: Sink | None = None
+) -> list[Worker]:
     """Make workers of a consumer, to work side by side.
 
     Each has an edge of its own: Powertools' layers are not proven to be thread-safe. Where there are several, each
     takes one message at a time: none is to wait behind another while there are hands for it.
+
+    Parameters
+    ----------
+    parts
+        Where the parts go into which the consumer splits its events.
     """
     return [
         Worker(
             source,
-            ConsumerEdge(consumer, runtime, source).handle,
+            ConsumerEdge(consumer, runtime, source, parts=parts).handle,
             runtime,
             name=consumer.name,
             timeout=consumer.timeout,

@@ -10,7 +10,7 @@ from mailroom.cli import dead, scheduling, statuses, tracing, working
 from mailroom.cli.foreground import APPLICATION, ApplicationOption, OnlyOption, SettingsOption, in_foreground
 from mailroom.cli.layout import paragraph
 from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
-from mailroom.consumer import QUEUE_VARIABLE
+from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE
 from mailroom.controls import switch
 
 app = typer.Typer(
@@ -93,6 +93,14 @@ def worker_command(
     queue_url: Annotated[
         str | None, typer.Option("--queue-url", envvar=QUEUE_VARIABLE, help="Its queue, if not the stage's own.")
     ] = None,
+    parts_queue_url: Annotated[
+        str | None,
+        typer.Option(
+            "--parts-queue-url",
+            envvar=PARTS_QUEUE_VARIABLE,
+            help="The queue for the parts into which it splits its events, if it does and not the stage's own.",
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=20, help="Messages side by side.")] = 1,
     grace: Annotated[
         float | None, typer.Option("--grace", help="Seconds for what runs to end in; the platform must wait longer.")
@@ -105,12 +113,15 @@ def worker_command(
     """
     with in_foreground():
         working.run_worker(
-            name,
-            stage=stage,
-            application=application,
-            queue_url=queue_url,
-            concurrency=concurrency,
-            grace=grace,
+            working.Order(
+                name=name,
+                stage=stage,
+                application=application,
+                queue_url=queue_url,
+                parts_queue_url=parts_queue_url,
+                concurrency=concurrency,
+                grace=grace,
+            )
         )
 
 
