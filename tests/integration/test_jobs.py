@@ -14,6 +14,7 @@ from mailroom.clients import Call, observed
 from mailroom.declarations import DECLARATION_VARIABLE
 from mailroom.deployment import Deployment, Queues
 from mailroom.idempotency import IdempotencyRow
+from mailroom.invocation import Invocation
 from mailroom.job import JobContext, JobEdge, job, job_handler
 from mailroom.jobs import cleanup as cleanup_module
 from mailroom.jobs.cleanup import cleanup
@@ -245,6 +246,25 @@ def test_the_sweep_ends__when_nothing_falls_due_before_its_deadline(
     sweep(runtime, publisher)
     assert clock.monotonic() - began < 55
     assert clock.slept
+
+
+def test_a_sweep_that_waits_ends_at_the_next_tick__when_it_is_called_off(
+    runtime: Runtime, clock: ManualClock, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    invocation = Invocation(clock, request_id="run-1", seconds=55)
+    sleep = clock.sleep
+
+    def call_it_off(seconds: float) -> None:
+        sleep(seconds)
+        if clock.monotonic() > 20:
+            invocation.end()
+
+    publisher = FakePublisher(lambda _: transient())
+    outbox.add()
+    monkeypatch.setattr(clock, "sleep", call_it_off)
+    runtime.provide(Relay, Relay(runtime, publisher))
+    JobEdge(outbox_relay, runtime).run(invocation)
+    assert clock.monotonic() < 20 + 2 * runtime.timings.sweep_tick
 
 
 def test_the_sweep_takes_a_page_per_shard_in_turn(runtime: Runtime, outbox: Outbox) -> None:

@@ -414,6 +414,20 @@ def test_stopping_waits_no_longer_than_it_is_given__and_names_what_still_runs(ru
     over.set()
 
 
+def test_stopping_tells_a_run_that_asks_for_its_time__to_come_to_its_end(running: Running) -> None:
+    began = threading.Event()
+
+    def run(work: JobContext) -> None:
+        while not work.out_of_time():
+            began.set()
+
+    running.job("long", Every(seconds=5), run)
+    running.scheduler.start()
+    running.at(seconds_after(NOON, 5))
+    assert began.wait(PATIENCE)
+    assert running.scheduler.stop(PATIENCE)
+
+
 def wait_for(logs: Lines, message: str, **facts: object) -> dict[str, object]:
     """Answer the first line that says so, once it is there."""
     tries = threading.Event()

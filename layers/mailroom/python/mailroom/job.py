@@ -82,15 +82,21 @@ class JobContext(UnitOfWork):
     ----------
     lease
         Held while the job runs; a commit under a lost one is refused.
-    deadline
-        The `clock.monotonic()` from which nothing new is begun.
+    invocation
+        Tells the time left, as Lambda's context does; outside Lambda it may turn out to be less.
     """
 
-    def __init__(self, runtime: Runtime, access: Access, *, lease: HeldLease, run_id: str, deadline: float) -> None:
+    def __init__(self, runtime: Runtime, access: Access, *, lease: HeldLease, invocation: Any) -> None:
         super().__init__(runtime, access)
         self.lease = lease
-        self.run_id = run_id
-        self.deadline = deadline
+        self.run_id: str = invocation.aws_request_id
+        self._invocation = invocation
+        self._planned = runtime.deadline(invocation)
+
+    @property
+    def deadline(self) -> float:
+        """The `clock.monotonic()` from which nothing new is begun."""
+        return min(self._planned, self.runtime.deadline(self._invocation))
 
     @property
     def memo(self) -> dict[str, Any]:
@@ -171,13 +177,7 @@ class JobEdge:
     def _run_under(self, lease: HeldLease, context: Any, fired_at: datetime | None) -> None:
         name, run_id, clock = self._declaration.name, context.aws_request_id, self._runtime.clock
         began = clock.monotonic()
-        work = JobContext(
-            self._runtime,
-            self._declaration.access,
-            lease=lease,
-            run_id=run_id,
-            deadline=self._runtime.deadline(context),
-        )
+        work = JobContext(self._runtime, self._declaration.access, lease=lease, invocation=context)
         telemetry.log(LogEvent.JOB_STARTED, job=name, run_id=run_id)
         try:
             self._declaration(work)

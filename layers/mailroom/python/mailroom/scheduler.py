@@ -55,6 +55,7 @@ class Scheduler:
         self._runtime = runtime
         self._jobs: list[Job] = []
         self._runs = _Runs()
+        self._invocations: set[Invocation] = set()
         _write_complaints()
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -95,7 +96,7 @@ class Scheduler:
         telemetry.log(LogEvent.SCHEDULER_STARTED, jobs=self._names)
 
     def stop(self, timeout: float) -> bool:
-        """Fire nothing any more, and wait for the runs at work; answer whether all of them ended.
+        """Fire nothing any more, tell the runs at work to come to an end; answer whether all of them did.
 
         Parameters
         ----------
@@ -104,6 +105,8 @@ class Scheduler:
         """
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+        for invocation in tuple(self._invocations):
+            invocation.end()
         running = self._runs.wait(self._runtime.clock, timeout)
         telemetry.log(LogEvent.SCHEDULER_STOPPED, jobs=self._names, running=running)
         return not running
@@ -125,8 +128,10 @@ class Scheduler:
 
         def fire(fired_at: datetime | None = None) -> None:  # the executor knows it, APScheduler's own would not
             run_id = str(UUID(int=runtime.random.getrandbits(128), version=4))
+            invocation = Invocation(runtime.clock, request_id=run_id, seconds=seconds)
+            self._invocations.add(invocation)
             try:
-                edge.run(Invocation(runtime.clock, request_id=run_id, seconds=seconds), fired_at=fired_at)
+                edge.run(invocation, fired_at=fired_at)
             except Exception as error:
                 # The run's own line has the traceback; this one is there if the run did not even begin.
                 telemetry.log(LogEvent.FIRING_FAILED, failure=failure_of(error), job=job.name, run_id=run_id)
@@ -135,6 +140,8 @@ class Scheduler:
                 telemetry.log_error(LogEvent.FIRING_FAILED, error, job=job.name, run_id=run_id)
                 with telemetry.flushed_metrics():
                     telemetry.count(Metric.JOB_FAILED)
+            finally:
+                self._invocations.discard(invocation)
 
         return fire
 

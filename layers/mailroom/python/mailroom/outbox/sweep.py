@@ -33,9 +33,18 @@ def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Calla
         wait = max(runtime.timings.sweep_tick, (next_due - clock.now()).total_seconds())
         if clock.monotonic() + wait >= deadline:
             return sent
-        clock.sleep(wait)
-        if out_of_time():
+        if not _nap(runtime, wait, out_of_time):
             return sent
+
+
+def _nap(runtime: Runtime, seconds: float, out_of_time: Callable[[], bool]) -> bool:
+    """Wait in naps of a tick or longer; answer whether there is time to go on: it may be called off meanwhile."""
+    naps = max(1, int(seconds // runtime.timings.sweep_tick))
+    for _ in range(naps):
+        runtime.clock.sleep(seconds / naps)
+        if out_of_time():
+            return False
+    return True
 
 
 def _round(
