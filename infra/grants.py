@@ -66,9 +66,9 @@ def _grant_need(role: iam.Role, need: Need, *, surroundings: Surroundings) -> No
 
 
 def _arn(role: iam.Role, place: str) -> str:
-    if place == "*":
-        return place
     service, _, resource = place.partition(":")
+    if service == "arn" or not resource:  # a whole one, which at synth is a placeholder, or all of them
+        return place
     return Stack.of(role).format_arn(service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME)
 
 

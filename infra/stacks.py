@@ -19,6 +19,7 @@ from infra.monitoring import Alarms, GaugeAlarms
 from infra.outbox import DeployedRelay
 from infra.outputs import describe
 from infra.rules import check_rules
+from infra.signing import SigningSecret
 from infra.stage import StageConfig
 from infra.surroundings import Surroundings, settings_of
 from infra.tables import Tables
@@ -42,6 +43,7 @@ class DataStack(Stack):
     ) -> None:
         super().__init__(scope, id_, env=env)
         self.tables = Tables(self, "Tables", stage=stage, models=models)
+        self.signing_secret = SigningSecret(self, "Signing", stage=stage)
 
 
 class ServiceStack(Stack):
@@ -54,16 +56,21 @@ class ServiceStack(Stack):
         *,
         stage: StageConfig,
         application: Application,
-        tables: Tables,
+        data: DataStack,
         env: Environment,
     ) -> None:
         super().__init__(scope, id_, env=env)
         self.bus = events.EventBus(self, "Bus")
         surroundings = Surroundings(
             stage=stage,
-            tables=tables,
+            tables=data.tables,
             alarms=Alarms(self, "Alarms", stage=stage),
-            settings=settings_of(stage, tables=tables, bus_name=self.bus.event_bus_name),
+            settings=settings_of(
+                stage,
+                tables=data.tables,
+                bus_name=self.bus.event_bus_name,
+                signing_secret=data.signing_secret.arn,
+            ),
             layers=Layers(self, "Layers", stage=stage).all,
         )
         self.api = PublicApi(self, "Api", surroundings=surroundings, access=application.api)
@@ -107,9 +114,7 @@ def add_stacks(scope: Construct, *, stage: StageConfig, env: Environment) -> tup
     stage.timings.check({each.name: each.timeout for each in application.consumers if each.timeout is not None})
     application.check(stage.timings)
     data = DataStack(scope, data_stack(stage.name), stage=stage, models=application.models, env=env)
-    service = ServiceStack(
-        scope, service_stack(stage.name), stage=stage, application=application, tables=data.tables, env=env
-    )
+    service = ServiceStack(scope, service_stack(stage.name), stage=stage, application=application, data=data, env=env)
     if stage.on_aws:
         check_rules(scope)
     return data, service

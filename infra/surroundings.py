@@ -47,7 +47,7 @@ class Surroundings:
         return {name: value for kind in self.settings for name, value in kind.to_env().items()}
 
 
-def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str) -> tuple[Environment, ...]:
+def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str, signing_secret: str) -> tuple[Environment, ...]:
     """Answer the settings of a stage: the one place that fills them in."""
     return (
         Settings(
@@ -56,6 +56,7 @@ def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str) -> tuple[E
             source=SERVICE,
             publisher_url=f"eventbridge://{bus_name}",
             cleanup_units=stage.cleanup_units,
+            signing_secret=signing_secret,
             **tables.fields_of(Settings),
         ),
         AppSettings(

@@ -22,6 +22,7 @@ def settings(*, mark: str = "table", **others: Any) -> Settings:
         "source": "test.service",
         "publisher_url": "eventbridge://bus",
         "cleanup_units": 5_000,
+        "signing_secret": f"signing-{mark}",
     }
     return _with_tables(Settings, mark, {**defaults, **others})
 

@@ -8,18 +8,10 @@ from app.settings import AppSettings
 from mailroom.publishers.publisher import PublisherUrlError, kind_of
 from mailroom.settings import Environment, Settings, SettingsError
 from mailroom.timings import timings_of
+from tests import stage
 
-SETTINGS = Settings(
-    stage="local",
-    auth="none",
-    source="test.service",
-    publisher_url="eventbridge://bus",
-    outbox_table="outbox-table",
-    idempotency_table="idempotency-table",
-    leases_table="leases-table",
-    cleanup_units=5_000,
-)
-APP_SETTINGS = AppSettings(repos_table="repos-table", owners_table="owners-table", email_sender="sender@example.com")
+SETTINGS = stage.settings(stage="local")
+APP_SETTINGS = stage.app_settings()
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, APP_SETTINGS], ids=lambda settings: type(settings).__name__)

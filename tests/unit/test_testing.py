@@ -8,19 +8,10 @@ from mailroom.failures import FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.publisher import SENT
 from mailroom.runtime import Runtime
-from mailroom.settings import Settings
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent, transient, unavailable
+from tests import stage
 
-SETTINGS = Settings(
-    stage="local",
-    auth="none",
-    source="test.service",
-    publisher_url="eventbridge://bus",
-    outbox_table="outbox-table",
-    idempotency_table="idempotency-table",
-    leases_table="leases-table",
-    cleanup_units=5_000,
-)
+SETTINGS = stage.settings()
 
 
 def event(event_id: str) -> Envelope:

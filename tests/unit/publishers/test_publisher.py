@@ -13,8 +13,8 @@ from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import Destination, Limits, batches
 from mailroom.runtime import Runtime
-from mailroom.settings import Settings
 from mailroom.testing import FakePublisher
+from tests import stage
 
 ENTRIES, BYTES = 4, 100
 
@@ -86,18 +86,7 @@ def test_a_batch_ends__only_where_the_next_event_does_not_fit(sizes: list[int]) 
 
 @pytest.fixture
 def runtime() -> Runtime:
-    return Runtime(
-        Settings(
-            stage="local",
-            auth="none",
-            source="test.service",
-            publisher_url="eventbridge://the-bus",
-            outbox_table="outbox-table",
-            idempotency_table="idempotency-table",
-            leases_table="leases-table",
-            cleanup_units=5_000,
-        )
-    )
+    return Runtime(stage.settings(publisher_url="eventbridge://the-bus"))
 
 
 def test_a_stage_delivers_to_the_place_that_its_url_names(runtime: Runtime) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_events import EventBridgeClient
     from types_boto3_lambda import LambdaClient
+    from types_boto3_secretsmanager import SecretsManagerClient
     from types_boto3_ses import SESClient
     from types_boto3_sqs import SQSClient
     from types_boto3_sts import STSClient
@@ -93,6 +94,12 @@ def sqs() -> SQSClient:
 def polling_sqs() -> SQSClient:
     """Answer the process's SQS client for receives that wait: it reads longer than `poll_wait`, and tries once."""
     client: SQSClient = _client("sqs", _POLLING)
+    return client
+
+
+def secretsmanager() -> SecretsManagerClient:
+    """Answer the process's Secrets Manager client."""
+    client: SecretsManagerClient = _client("secretsmanager")
     return client
 
 

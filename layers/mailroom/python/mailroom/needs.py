@@ -30,6 +30,7 @@ class Need:
         IAM actions, e.g. `ses:SendEmail`.
     resource
         Service and resource of the ARN, e.g. `ses:identity/*`: infra adds partition, region and account.
+        Or a whole ARN, out of the settings.
     why_many
         Why the resource is a pattern and no name, where it is one. Synth refuses a pattern without a reason.
     """

@@ -74,6 +74,8 @@ class Settings(Environment):
     cleanup_units: int = Field(ge=200)
     """The capacity units that one hourly run of the clean-up may use, reads and deletes together: what it costs.
     A page of a megabyte takes 128. https://aws.amazon.com/dynamodb/pricing/on-demand/"""
+    signing_secret: str
+    """The ARN of the secret that holds the master keys of webhook signatures."""
     outbox_table: str
     idempotency_table: str
     leases_table: str

@@ -62,6 +62,11 @@ class LogEvent(StrEnum):
     REQUEST_REFUSED = "request refused"
     EMAIL_SKIPPED = "email skipped"
     LETTERS_REDRIVEN = "letters redriven"
+    SIGNING_KEY_ADDED = "signing key added"
+    SIGNING_KEY_PROMOTED = "signing key promoted"
+    SIGNING_KEY_RETIRED = "signing key retired"
+    SIGNING_KEYS_OVERTAKEN = "signing keys overtaken"
+    SIGNING_KEYS_UNREAD = "signing keys unread"
 
 
 class Metric(StrEnum):
@@ -82,6 +87,7 @@ class Metric(StrEnum):
     JOB_COMPLETED = "job_completed"
     ROWS_CLEANED = "rows_cleaned"
     EMAILS_SKIPPED = "emails_skipped"
+    SIGNING_KEYS_UNREAD = "signing_keys_unread"
     DLQ_EVENTS_TOTAL = "dlq_events_total"
     OUTBOX_PENDING = "outbox_pending"
     OUTBOX_OLDEST_PENDING_SECONDS = "outbox_oldest_pending_seconds"

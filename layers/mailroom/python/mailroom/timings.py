@@ -97,6 +97,13 @@ class Timings:
     idempotency_key_life: int = DAY
     consumer_record_life: int = (4 + 14 + 7) * DAY
 
+    signing_rotation: int = 90 * DAY
+    """How old a master key gets before the next one joins it."""
+    signing_overlap: int = 7 * DAY
+    """How long both sign: the time that receivers have to fetch the next."""
+    signing_key_cache: float = 5 * MINUTE
+    """How long a process goes on with the keys that it has read."""
+
     def visibility(self, function_timeout: int) -> int:
         """Answer the visibility timeout of a queue whose function may run this long."""
         return VISIBILITY_TIMEOUTS * function_timeout + self.batching_window
@@ -174,6 +181,12 @@ class Timings:
             "consumer_record_life >= source_retention + dead_letter_retention + 7 d",
             self.consumer_record_life >= self.source_retention + self.dead_letter_retention + 7 * DAY,
         )
+        yield (
+            "signing_overlap >= source_retention, the longest that a webhook is tried",
+            self.signing_overlap >= self.source_retention,
+        )
+        yield "signing_key_cache < signing_overlap", self.signing_key_cache < self.signing_overlap
+        yield "signing_overlap < signing_rotation", self.signing_overlap < self.signing_rotation
         yield "24 h <= idempotency_key_life <= 7 d", DAY <= self.idempotency_key_life <= 7 * DAY
         yield "sent_retention >= 1 h", self.sent_retention >= HOUR
         yield "1 s <= poll_wait <= 20 s", MIN_POLL_WAIT <= self.poll_wait <= MAX_POLL_WAIT
