@@ -14,7 +14,7 @@ from app.owners import Owner
 from local.waiting import eventually
 from mailroom.consumer import consumer
 from mailroom.failures import Failure
-from mailroom.outbox.event import Envelope
+from mailroom.outbox.event import Envelope, Part
 from mailroom.runtime import Runtime
 from mailroom.shutdown import Shutdown
 from mailroom.sources.memory import InMemorySource
@@ -251,6 +251,26 @@ def test_those_that_were_delivered_most_often_go_first(
     assert WORK.begun == ["b", "a"]
 
 
+class Bit(Part, type="test.bit"):
+    """Half of an event."""
+
+
+@consumer(on=RepoCreated, splits_into=[Bit])
+def splitting(event: RepoCreated, work: UnitOfWork) -> None:
+    for key in ("left", "right"):
+        work.split(Bit(), key=key)
+
+
+def test_a_worker_hands_on_the_parts_of_its_events(source: WatchedSource, runtime: Runtime, clock: ManualClock) -> None:
+    parts = InMemorySource(clock)
+    (worker,) = workers_of(splitting, runtime, source, count=1, parts=parts)
+    source.on_empty, source.before_delete = worker.stop, lambda names: None
+    source.put("a")
+    worker.run()
+    assert sorted(Envelope.from_json(body).id.partition("/")[2] for body in parts.visible) == ["left", "right"]
+    assert worker.tally == Tally(handled=1)
+
+
 # Told to stop
 
 
@@ -309,6 +329,7 @@ def test_a_message_at_its_last_delivery_is_handled__since_given_back_it_would_be
     worker.run()
     assert effects() == {"a": 1}
     assert (source.visible_names, source.dead) == (["b"], [])
+    assert source.hidings == [{"message-2/1": 0}]
 
 
 def test_a_message_that_cannot_be_given_back_is_told_of__and_comes_when_its_time_is_over(

@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from app.events import RepoCreated
 from app.settings import AppSettings
+from mailroom.consumer import consumer
 from mailroom.declarations import DeclarationError
+from mailroom.outbox.event import Part
 from mailroom.registry import Registry
+from mailroom.unit_of_work import UnitOfWork
 
 
 def test_the_applications_declarations_stand_beside_the_machinerys() -> None:
@@ -40,6 +44,24 @@ def test_a_declaration_is_found_by_its_name() -> None:
     registry = Registry.of("app")
     assert registry.consumer("notifications").name == "notifications"
     assert registry.job("cleanup").name == "cleanup"
+
+
+class Crumb(Part, type="test.crumb"):
+    """Part of a loaf."""
+
+
+@consumer(on=RepoCreated, splits_into=[Crumb])
+def slicer(event: RepoCreated, work: UnitOfWork) -> None: ...
+
+
+@consumer(on=Crumb)
+def eater(event: Crumb, work: UnitOfWork) -> None: ...
+
+
+def test_who_waits_for_the_parts_of_an_event_is_known() -> None:
+    registry = Registry(consumers=(slicer, eater), jobs=(), settings=())
+    assert registry.receiver_of(slicer) is eater
+    assert registry.receiver_of(eater) is None
 
 
 def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
