@@ -23,6 +23,7 @@ WITHOUT_RESOURCES = {
     "dynamodb:ListStreams",
     "events:ListRuleNamesByTarget",
     "lambda:ListEventSourceMappings",
+    "ses:GetIdentityVerificationAttributes",
     "xray:PutTelemetryRecords",
     "xray:PutTraceSegments",
 }

@@ -10,6 +10,7 @@ from pynamodb.attributes import UnicodeAttribute
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from app.events import RepoCreated, RepoDeleted, RepoRenamed
+from app.line import LINE
 from app.owners import OwnerId, count_repo, uncount_repo
 from mailroom.clock import timestamp
 from mailroom.http.command import Command
@@ -18,9 +19,7 @@ from mailroom.unit_of_work import UnitOfWork
 
 RepoName = Annotated[
     str,
-    StringConstraints(
-        strip_whitespace=True, min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
-    ),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=100, pattern=LINE),
 ]
 """One line of text: white space around it is not part of the name, and it has no control characters."""
 

@@ -116,14 +116,15 @@ _UNAVAILABLE = frozenset(
         "500", "502", "503", "504",  # what botocore makes of an answer that is not the service's own
         # Us, as the other side sees us: keys, clock, policies
         "AccessDenied", "AccessDeniedException", "AuthFailure", "ExpiredToken", "ExpiredTokenException",
-        "IncompleteSignature", "InvalidClientTokenId", "InvalidSignatureException", "KmsAccessDenied",
+        "IncompleteSignature", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSignatureException",
+        "InvalidToken", "KmsAccessDenied", "RequestTimeTooSkewed",
         "KMSAccessDeniedException", "MissingAuthenticationToken", "NotAuthorized", "NotAuthorizedException",
         "NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException",
         "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException",
-        "AccountSendingPausedException", "ConfigurationSetSendingPausedException",
-        "MailFromDomainNotVerifiedException",
+        "AccountSendingPausedException", "AccountSuspendedException", "ConfigurationSetDoesNotExist",
+        "ConfigurationSetSendingPausedException", "MailFromDomainNotVerifiedException", "SendingPausedException",
         # What we send to is not there (yet, or any more)
-        "AWS.SimpleQueueService.NonExistentQueue", "NotFoundException", "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue", "NoSuchBucket", "NotFoundException", "QueueDoesNotExist",
         "ResourceNotFoundException",
     }
 )  # fmt: skip

@@ -20,6 +20,7 @@ def notifications(event: RepoCreated, work: UnitOfWork) -> None:
         return
     work.use(Email).send(
         to=owner.email,
+        receiver=f"owner {owner.id!r}",
         subject=f"Your repository {event.name} is ready",
         text=f"The repository {event.name} was created. Its id is {event.repo_id}.",
         event_id=work.cause_id,
