@@ -186,15 +186,15 @@ class ConsumerEdge:
 
         def one(record: SQSRecord) -> None:
             remaining_ms = context.get_remaining_time_in_millis()
-            self._handle(record, remaining_ms, in_time=self._runtime.clock.monotonic() < deadline)
+            self._handle(record, remaining_ms, deadline)
 
         # Those that were handed back most often go first: SQS moves a message on after so many deliveries.
         records = sorted(batch["Records"], key=receives_of, reverse=True)
         with telemetry.flushed_metrics():
             return process_partial_response({**batch, "Records": records}, one, processor, context)
 
-    def _handle(self, record: SQSRecord, remaining_ms: int, *, in_time: bool) -> None:
-        attempt = _Attempt(self._declaration, self._runtime, record, in_time=in_time, parts=self._parts)
+    def _handle(self, record: SQSRecord, remaining_ms: int, deadline: float) -> None:
+        attempt = _Attempt(self._declaration, self._runtime, record, deadline=deadline, parts=self._parts)
         try:
             attempt.hand_back_if_late()
             outcome = self._idempotency.run(
@@ -236,11 +236,12 @@ class _Attempt:
     """One delivery of one message."""
 
     def __init__(
-        self, declaration: Consumer, runtime: Runtime, record: SQSRecord, *, in_time: bool, parts: Sink | None
+        self, declaration: Consumer, runtime: Runtime, record: SQSRecord, *, deadline: float, parts: Sink | None
     ) -> None:
         self._declaration = declaration
         self._runtime = runtime
-        self._in_time = in_time
+        self._deadline = deadline
+        self._in_time = runtime.clock.monotonic() < deadline
         self._parts = parts
         self._receives = receives_of(record.raw_event)
         self._message_id = record.message_id
@@ -323,7 +324,13 @@ class _Attempt:
         return self._declaration.read(self._envelope)
 
     def _unit_of_work(self) -> UnitOfWork:
-        return UnitOfWork(self._runtime, self._declaration.access, cause=self._envelope, parts=self._parts)
+        return UnitOfWork(
+            self._runtime,
+            self._declaration.access,
+            cause=self._envelope,
+            parts=self._parts,
+            deadline=self._deadline,
+        )
 
     def _is_over(self, record: Taken) -> bool:
         """Answer whether the attempts before were the last, and giving up settled it.

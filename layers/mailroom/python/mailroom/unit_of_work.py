@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from math import inf
 from typing import Any, TypeVar
 
 from pynamodb.expressions.condition import Condition
@@ -54,18 +55,28 @@ class UnitOfWork:
         The event that is being consumed, if one is.
     parts
         Where the parts go into which that is split.
+    deadline
+        The `clock.monotonic()` from which nothing new is begun.
     """
 
     def __init__(
-        self, runtime: Runtime, access: Access, *, cause: Envelope | None = None, parts: Sink | None = None
+        self,
+        runtime: Runtime,
+        access: Access,
+        *,
+        cause: Envelope | None = None,
+        parts: Sink | None = None,
+        deadline: float = inf,
     ) -> None:
         self.runtime = runtime
         self.cause = cause
+        self._deadline = deadline
         self._access = access
         self._sink = parts
         self._parts: dict[str, str] = {}
         self._operations: list[Operation] = []
         self._subjects: list[SubjectRow] = []
+        self._once_written: list[Callable[[], None]] = []
         self._ids = EventIds(runtime.clock, runtime.random)
 
     @property
@@ -84,6 +95,10 @@ class UnitOfWork:
     def now(self) -> datetime:
         """Answer the present moment in UTC."""
         return self.runtime.clock.now()
+
+    def out_of_time(self) -> bool:
+        """Answer whether the work should stop, done or not: soon the invocation is stopped."""
+        return self.runtime.clock.monotonic() >= self._deadline
 
     def new_id(self) -> str:
         """Answer an id for a new row: a ULID."""
@@ -165,6 +180,14 @@ class UnitOfWork:
     def depend_on(self, check: Operation) -> None:
         """Make the commit depend on a row that it does not write."""
         self._operations.append(check)
+
+    def once_written(self, tell: Callable[[], None]) -> None:
+        """Call something as soon as what was collected is written: a log line, or a count of what did happen."""
+        self._once_written.append(tell)
+
+    def forget(self) -> None:
+        """Take back all that was collected, so that something else can be committed."""
+        self._operations, self._subjects, self._once_written, self._parts = [], [], [], {}
 
     @property
     def has_changes(self) -> bool:
@@ -268,7 +291,10 @@ class UnitOfWork:
             write(operations, self.runtime, took_effect=taken.was_completed if taken else lambda: False)
         if taken:
             taken.completed = True
-        self._operations, self._subjects = [], []
+        told = self._once_written
+        self.forget()
+        for tell in told:
+            tell()
 
     def _hand_on_parts(self) -> None:
         if not self._parts:
