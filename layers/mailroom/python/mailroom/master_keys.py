@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Base64Bytes, BaseModel, ConfigDict, Field, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import AwareDatetime, Base64Encoder, BaseModel, ConfigDict, EncodedBytes, Field, ValidationError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from mailroom.failures import Unavailable
 from mailroom.timings import Timings
@@ -21,6 +22,18 @@ KEY_BYTES = 32
 
 class MalformedSecret(Unavailable):
     """The signing secret is not what it should be; nothing is signed under it, and nothing is put in its place."""
+
+
+class StrictBase64(Base64Encoder):
+    """Base64 that skips nothing: with a character damaged, pydantic's own would make another key of it."""
+
+    @classmethod
+    def decode(cls, data: bytes) -> bytes:
+        """Answer the bytes."""
+        try:
+            return base64.b64decode(data, validate=True)
+        except ValueError:
+            raise PydanticCustomError("base64_decode", "no base64") from None
 
 
 class MasterKey(BaseModel):
@@ -37,7 +50,7 @@ class MasterKey(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     id: Annotated[str, Field(min_length=1)]
-    key: Annotated[Base64Bytes, Field(min_length=KEY_BYTES, repr=False)]
+    key: Annotated[bytes, EncodedBytes(encoder=StrictBase64), Field(min_length=KEY_BYTES, repr=False)]
     made_at: AwareDatetime
 
     @classmethod

@@ -6,18 +6,20 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hmac import compare_digest
 from typing import Self
 
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what a secret begins with
 VERSION = "v1"
 """HMAC-SHA256. Others, `v1a` for example, are skipped."""
+MIN_KEY = 24
+"""The fewest bytes of a secret, by the specification; none at all is what an unset variable would make of it."""
 TOLERANCE = 300
 """Seconds that a timestamp may differ from the receiver's clock: what the specification's own libraries take."""
 
@@ -72,7 +74,9 @@ def signature_header(keys: Sequence[EndpointKey], *, message_id: str, timestamp:
     if not keys:
         raise ValueError("there is no key to sign with")
     if not _MESSAGE_ID.fullmatch(message_id):
-        raise ValueError(f"{message_id!r} cannot be signed: take up to 256 printable ASCII characters and no dot")
+        raise ValueError(
+            f"{message_id!r} cannot be the id of a message: take up to 256 printable ASCII characters and no dot"
+        )
     signed = _signed_content(message_id, str(timestamp), body)
     return " ".join(_sign(_key_of(each.secret), signed).decode() for each in keys)
 
@@ -113,7 +117,7 @@ def verify(
     expected = [_sign(key, signed) for key in _keys_of(secrets)]
     given = [each.encode("ascii", "replace") for each in signatures.split(" ")]
     # A list, so that every candidate is compared: how long it takes does not tell which one came close.
-    if not any([hmac.compare_digest(ours, theirs) for ours in expected for theirs in given]):  # noqa: C419
+    if not any([compare_digest(ours, theirs) for ours in expected for theirs in given]):  # noqa: C419
         raise SignatureRefused("no webhook-signature fits")
 
 
@@ -129,13 +133,16 @@ def _keys_of(secrets: Sequence[str]) -> list[bytes]:
     try:
         return [_key_of(secret) for secret in secrets]
     except ValueError:
-        raise SignatureRefused("a secret of the receiver is not whsec_ and base64") from None
+        raise SignatureRefused("a secret of the receiver is not whsec_ and 24 bytes or more in base64") from None
 
 
 def _key_of(secret: str) -> bytes:
     if not secret.startswith(SECRET_PREFIX):
         raise ValueError("a secret begins with whsec_")
     try:
-        return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
-    except (binascii.Error, ValueError):
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
         raise ValueError("a secret is base64 after whsec_") from None
+    if len(key) < MIN_KEY:
+        raise ValueError("a secret has 24 bytes at least: whoever guesses it signs")
+    return key

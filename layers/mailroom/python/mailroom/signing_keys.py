@@ -125,7 +125,7 @@ class SigningKeys:
     """The keys of endpoints, derived from the one copy of the master keys that a process keeps for a while."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._secret = SigningSecret.connect(runtime)
+        self._secret = runtime.use(SigningSecret)
         self._clock = runtime.clock
         self._timings = runtime.timings
         self._copy: _Copy | None = None
@@ -169,4 +169,4 @@ class SigningKeys:
             # Until the overlap is over, whoever took the keys that came since still takes the older ones.
             if older is None or now - older.read_at >= self._timings.signing_overlap:
                 raise Unavailable(f"the signing secret cannot be read: {failure.message}") from error
-            return replace(older, ask_again_at=ask_again_at)
+            return replace(older, ask_again_at=min(ask_again_at, older.read_at + self._timings.signing_overlap))
