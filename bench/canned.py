@@ -42,6 +42,7 @@ SETTINGS = Settings(
     idempotency_table="idempotency",
     leases_table="leases",
     cleanup_units=5_000,
+    outbound_networks="none",
     signing_secret="signing",  # noqa: S106 - its name
 )
 

@@ -11,6 +11,7 @@ from aws_cdk import RemovalPolicy
 from aws_cdk.aws_logs import RetentionDays
 
 from infra.layout import DEPENDENCIES
+from mailroom.peers import NONE
 from mailroom.settings import Auth
 from mailroom.timings import Timings, timings_of
 
@@ -81,6 +82,8 @@ class StageConfig:
         API requests per second, steadily and at once.
     cleanup_units
         DynamoDB capacity units that the hourly clean-up may use: 5,000 cost $0.0006 as reads, $0.003 as deletes.
+    outbound_networks
+        What webhooks may reach besides the public internet, and by plain http: on a laptop the laptop itself.
     """
 
     name: str
@@ -96,6 +99,7 @@ class StageConfig:
     throttle_rate: int
     throttle_burst: int
     cleanup_units: int
+    outbound_networks: str
 
     @classmethod
     def of(
@@ -134,6 +138,7 @@ class StageConfig:
             throttle_rate=1_000 if production else 100,
             throttle_burst=2_000 if production else 200,
             cleanup_units=5_000 if production else 500,
+            outbound_networks="127.0.0.0/8" if local else NONE,
         )
 
     @property

@@ -47,7 +47,9 @@ class Surroundings:
         return {name: value for kind in self.settings for name, value in kind.to_env().items()}
 
 
-def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str, signing_secret: str) -> tuple[Environment, ...]:
+def settings_of(
+    stage: StageConfig, *, tables: Tables, bus_name: str, signing_secret: str, reports_bucket: str
+) -> tuple[Environment, ...]:
     """Answer the settings of a stage: the one place that fills them in."""
     return (
         Settings(
@@ -56,11 +58,13 @@ def settings_of(stage: StageConfig, *, tables: Tables, bus_name: str, signing_se
             source=SERVICE,
             publisher_url=f"eventbridge://{bus_name}",
             cleanup_units=stage.cleanup_units,
+            outbound_networks=stage.outbound_networks,
             signing_secret=signing_secret,
             **tables.fields_of(Settings),
         ),
         AppSettings(
             email_sender=stage.email_sender,
+            reports_bucket=reports_bucket,
             **tables.fields_of(AppSettings),
         ),
     )

@@ -22,6 +22,7 @@ def settings(*, mark: str = "table", **others: Any) -> Settings:
         "source": "test.service",
         "publisher_url": "eventbridge://bus",
         "cleanup_units": 5_000,
+        "outbound_networks": "none",
         "signing_secret": f"signing-{mark}",
     }
     return _with_tables(Settings, mark, {**defaults, **others})
@@ -29,7 +30,9 @@ def settings(*, mark: str = "table", **others: Any) -> Settings:
 
 def app_settings(*, mark: str = "table", **others: Any) -> AppSettings:
     """Make the application's settings."""
-    return _with_tables(AppSettings, mark, {"email_sender": "sender@example.com", **others})
+    return _with_tables(
+        AppSettings, mark, {"email_sender": "sender@example.com", "reports_bucket": f"reports-{mark}", **others}
+    )
 
 
 def _with_tables(kind: type[E], mark: str, values: dict[str, Any]) -> E:

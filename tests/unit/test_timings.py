@@ -61,6 +61,16 @@ def test_only_a_laptop_is_impatient() -> None:
         ({"poll_wait": 12, "process_grace": 16}, "process_grace (16 s) > the longest poll (16 s)"),
         ({"idempotency_key_life": DAY - 1}, "24 h <= idempotency_key_life <= 7 d"),
         ({"idempotency_key_life": 7 * DAY + 1}, "24 h <= idempotency_key_life <= 7 d"),
+        (
+            {"outbound_connect_timeout": 15},
+            "outbound_connect_timeout and outbound_read_timeout < outbound_timeout",
+        ),
+        ({"outbound_read_timeout": 15}, "outbound_connect_timeout and outbound_read_timeout < outbound_timeout"),
+        ({"outbound_timeout": 25}, "outbound_timeout + stop_margin < consumer_timeout"),
+        (
+            {"longest_retry_after": 3 * HOUR + 1},
+            "longest_retry_after x the consumer's repetitions <= what a message may stay hidden (43200 s)",
+        ),
         ({"sent_retention": HOUR - 1}, "sent_retention >= 1 h"),
         ({"outage_to_outlive": HOUR + 1}, "the consumer's back-offs sum to at least outage_to_outlive"),
         (
@@ -91,6 +101,8 @@ def test_a_broken_line_is_named(broken: dict[str, Any], line: str) -> None:
         {"idempotency_key_life": 7 * DAY},
         {"idempotency_key_life": DAY},
         {"sent_retention": HOUR},
+        {"outbound_timeout": 24},
+        {"longest_retry_after": 3 * HOUR},
         {"outage_to_outlive": HOUR},
     ],
     ids=str,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from mailroom.peers import Peers
 from mailroom.timings import Timings, timings_of
 
 Auth = Literal["iam", "jwt", "none"]
@@ -60,6 +61,11 @@ class Environment(BaseModel):
         return {short: str(getattr(self, field)) for short, field in self.table_fields().items()}
 
 
+def _networks(setting: str) -> str:
+    Peers.of(setting)
+    return setting
+
+
 class Settings(Environment):
     """What the machinery has to know of the stage it runs in."""
 
@@ -76,9 +82,13 @@ class Settings(Environment):
     A page of a megabyte takes 128. https://aws.amazon.com/dynamodb/pricing/on-demand/"""
     signing_secret: str
     """The ARN of the secret that holds the master keys of webhook signatures."""
+    outbound_networks: Annotated[str, AfterValidator(_networks)]
+    """What requests to somebody else's URL may reach besides the public internet: networks with commas between them,
+    or `none`, as on AWS."""
     outbox_table: str
     idempotency_table: str
     leases_table: str
+    sagas_table: str
 
     @property
     def timings(self) -> Timings:

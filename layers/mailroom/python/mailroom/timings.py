@@ -23,6 +23,10 @@ MIN_POLL_WAIT, MAX_POLL_WAIT = 1, 20
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html"""
 EXPIRY_NOTICE = 2 * DAY
 """How long before SQS deletes a dead letter for good its alarm sounds."""
+SHORTEST_SESSION = 15 * MINUTE
+"""A role's credentials last no shorter, and a link that they signed no longer.
+https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html
+https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html"""
 SCHEDULE_FLOOR = MINUTE
 """EventBridge fires no schedule more often.
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-rate-expressions.html"""
@@ -47,6 +51,8 @@ class Timings:
 
     connect_timeout: float = 1
     read_timeout: float = 3
+    transfer_timeout: float = 10
+    """How long S3 may take over one part of a file."""
     call_attempts: int = 3
     call_backoff: float = 3
     """What botocore's standard mode waits at most between three attempts: up to 1 s, then up to 2 s.
@@ -72,6 +78,13 @@ class Timings:
     consumer_timeout: int = 30
     batching_window: int = 0
 
+    outbound_connect_timeout: float = 3
+    outbound_read_timeout: float = 10
+    outbound_timeout: float = 15
+    """How long a whole request to somebody else's URL may take, from the look-up of its name to the answer."""
+    longest_retry_after: float = HOUR
+    """What a receiver may ask for at most; a message may be hidden for 12 h in all its attempts together."""
+
     stop_margin: float = 5
     """What an invocation keeps for finishing what it has begun."""
 
@@ -90,12 +103,21 @@ class Timings:
     consumer_backoff: Backoff = field(default=Backoff(base=4 * MINUTE, cap=HOUR, attempts=5))
     outage_to_outlive: float = HOUR
 
+    saga_stall: int = 4 * HOUR
+    """A saga that has not moved for so long is asked to go on: its request was lost."""
+    saga_retention: int = 90 * DAY
+    """How long the row of a finished saga is kept."""
+
     source_retention: int = 4 * DAY
     dead_letter_retention: int = MAX_QUEUE_RETENTION
     sent_retention: int = 7 * DAY
     discarded_retention: int = 90 * DAY
     idempotency_key_life: int = DAY
     consumer_record_life: int = (4 + 14 + 7) * DAY
+    file_life: int = 7 * DAY
+    """How long a file is kept that was made for a caller."""
+    link_life: int = 5 * MINUTE
+    """How long a link to it works: whoever has the link has the file."""
 
     signing_rotation: int = 90 * DAY
     """How old a master key gets before the next one joins it."""
@@ -149,6 +171,10 @@ class Timings:
                 f"{name}: source_retention > its whole retry span + visibility",
                 self.source_retention > self.consumer_backoff.longest_span() + visibility,
             )
+            yield (
+                f"{name}: saga_stall > its whole retry span + visibility",
+                self.saga_stall > self.longest_stay(timeout),
+            )
 
     def _contract(self) -> Iterator[tuple[str, bool]]:
         retry_span = self.consumer_backoff.longest_span()
@@ -187,8 +213,33 @@ class Timings:
         )
         yield "signing_key_cache < signing_overlap", self.signing_key_cache < self.signing_overlap
         yield "signing_overlap < signing_rotation", self.signing_overlap < self.signing_rotation
+        yield (
+            "outbound_connect_timeout and outbound_read_timeout < outbound_timeout",
+            max(self.outbound_connect_timeout, self.outbound_read_timeout) < self.outbound_timeout,
+        )
+        yield (
+            "outbound_timeout + stop_margin < consumer_timeout",
+            self.outbound_timeout + self.stop_margin < self.consumer_timeout,
+        )
+        yield (
+            "longest_retry_after x the consumer's repetitions <= what a message may stay hidden (43200 s)",
+            self.longest_retry_after * (self.consumer_backoff.attempts - 1) <= MAX_VISIBILITY,
+        )
+        yield (
+            "saga_stall > the consumer's whole retry span + visibility",
+            self.saga_stall > self.longest_stay(self.consumer_timeout),
+        )
+        yield (
+            "saga_retention >= consumer_record_life",  # so that a late request finds the saga finished
+            self.saga_retention >= self.consumer_record_life,
+        )
         yield "24 h <= idempotency_key_life <= 7 d", DAY <= self.idempotency_key_life <= 7 * DAY
         yield "sent_retention >= 1 h", self.sent_retention >= HOUR
+        yield (
+            "file_life is whole days, as S3 counts",
+            self.file_life >= DAY and self.file_life % DAY == 0,
+        )
+        yield "link_life <= 15 min, the shortest session of a role", 0 < self.link_life <= SHORTEST_SESSION
         yield "1 s <= poll_wait <= 20 s", MIN_POLL_WAIT <= self.poll_wait <= MAX_POLL_WAIT
         yield (
             f"process_grace ({self.process_grace:g} s) > the longest poll ({self.longest_poll:g} s)",
@@ -202,6 +253,10 @@ class Timings:
 
 _LOCAL = Timings(
     consumer_timeout=10,
+    outbound_connect_timeout=1,
+    outbound_read_timeout=3,
+    outbound_timeout=4,
+    longest_retry_after=10,
     relay_backoff=Backoff(base=1, cap=10, attempts=5),
     pause_backoff=Backoff(base=1, cap=5, attempts=5),
     consumer_backoff=Backoff(base=1, cap=10, attempts=5),
