@@ -22,9 +22,25 @@ class RepoRenamed(Event, type="repo.renamed"):
     owner_id: str
 
 
+class RepoTransferred(Event, type="repo.transferred"):
+    """A repository has another owner."""
+
+    repo_id: str
+    name: str
+    owner_id: str
+    former_owner_id: str
+
+
 class RepoDeleted(Event, type="repo.deleted"):
     """A repository is gone; its id is never used again."""
 
     repo_id: str
     name: str
+    owner_id: str
+
+
+class ReportRequested(Event, type="report.requested"):
+    """A report on an owner's repositories is wanted."""
+
+    report_id: str
     owner_id: str

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 
+from mailroom.failures import Permanent
 from mailroom.http.command import Command
 from mailroom.row import Row
 from mailroom.unit_of_work import UnitOfWork
@@ -27,7 +28,7 @@ EmailAddress = Annotated[
 OwnerId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class QuotaExceeded(Exception):
+class QuotaExceeded(Permanent):
     """The owner has as many repositories as the quota allows."""
 
     def __init__(self, owner_id: str) -> None:

@@ -55,6 +55,13 @@ class Repo(SubjectRow):
     of_owner = ReposOfOwner()
 
 
+class SameOwner(Exception):
+    """A repository is to be transferred to the owner that it has."""
+
+    def __init__(self, owner_id: str) -> None:
+        super().__init__(f"the repository is {owner_id}'s already")
+
+
 class CreateRepo(Command):
     """What a new repository is made of."""
 
@@ -66,6 +73,12 @@ class RenameRepo(Command):
     """What a repository is to be called."""
 
     name: RepoName
+
+
+class TransferRepo(Command):
+    """Whose a repository is to be."""
+
+    new_owner_id: OwnerId
 
 
 def create_repo(command: CreateRepo, work: UnitOfWork) -> Repo:

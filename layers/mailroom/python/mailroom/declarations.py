@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from mailroom.needs import Access
 
@@ -53,7 +53,17 @@ class Declaration:
         self.function(*args)
 
 
+class Named(Protocol):
+    """Anything that an application declares by putting it into a module under its own name."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+
 D = TypeVar("D", bound=Declaration)
+N = TypeVar("N", bound=Named)
 
 
 def declaring(kind: type[D], access: Access, **fields: Any) -> Callable[[Callable[..., None]], D]:
@@ -65,29 +75,31 @@ def declaring(kind: type[D], access: Access, **fields: Any) -> Callable[[Callabl
     return declare
 
 
-def discover(package: str, kind: type[D]) -> list[D]:
+def discover(package: str, kind: type[N]) -> list[N]:
     """Import every module of a package and answer the declarations of a kind in it, by name.
+
+    One that knows its module counts there alone, so that others may import it; any other may be in one module only.
 
     Raises
     ------
     DeclarationError
         If two declarations have the same name, or one is not called what its function is.
     """
-    found: dict[str, D] = {}
+    found: dict[str, N] = {}
+    places: dict[str, str] = {}
     root = importlib.import_module(package)
     for entry in pkgutil.walk_packages(root.__path__, prefix=f"{package}."):
         module = importlib.import_module(entry.name)
         for attribute, value in vars(module).items():
-            if isinstance(value, kind) and value.module == module.__name__:
+            place = module.__name__
+            if isinstance(value, kind) and getattr(value, "module", place) == place:
                 if attribute != value.name:
                     raise DeclarationError(
-                        f"{value.module}: {attribute} is the declaration of {value.name!r}: name both the same"
+                        f"{place}: {attribute} is the declaration of {value.name!r}: name both the same"
                     )
                 if value.name in found:
-                    raise DeclarationError(
-                        f"{value.module} and {found[value.name].module} both declare {value.name!r}: rename one"
-                    )
-                found[value.name] = value
+                    raise DeclarationError(f"{place} and {places[value.name]} both declare {value.name!r}: rename one")
+                found[value.name], places[value.name] = value, place
     return [found[name] for name in sorted(found)]
 
 

@@ -13,12 +13,15 @@ from app.repos import (
     NoSuchRepo,
     RenameRepo,
     Repo,
+    SameOwner,
+    TransferRepo,
     create_repo,
     delete_repo,
     find_repo,
     list_repos,
     rename_repo,
 )
+from app.sagas.transfer import transfer_repo
 from mailroom.http.call import Call
 from mailroom.http.precondition import etag
 from mailroom.http.problem import ProblemKind
@@ -27,12 +30,14 @@ from mailroom.http.reply import Reply
 from mailroom.http.route import Success
 from mailroom.http.routes import Routes
 from mailroom.needs import Access
+from mailroom.saga import STARTING
 
 routes = Routes(
-    access=Access(writes=(Repo, Owner), publishes=(RepoCreated, RepoRenamed, RepoDeleted)),
+    access=Access(writes=(Repo, Owner), publishes=(RepoCreated, RepoRenamed, RepoDeleted)) | STARTING,
     problems={
         QuotaExceeded: ProblemKind(409, "quota-exceeded", "The owner's quota of repositories is used up"),
         NoSuchRepo: ProblemKind(404, "no-such-repo", "There is no such repository"),
+        SameOwner: ProblemKind(422, "same-owner", "The repository is that owner's already"),
     },
 )
 
@@ -63,6 +68,12 @@ class RepoPage(BaseModel):
 
     items: list[RepoView]
     next_cursor: str | None
+
+
+class TransferView(BaseModel):
+    """What was begun: the saga tells how it goes on."""
+
+    saga_id: str
 
 
 class ListRepos(Query):
@@ -112,6 +123,22 @@ def patch_repo(command: RenameRepo, call: Call, repo_id: str) -> Reply:
     repo = _named(repo_id, call)
     rename_repo(repo, command, call.work)
     return _shown(repo)
+
+
+@routes.post(
+    "/api/v1/repos/{repo_id}/transfer",
+    body=TransferRepo,
+    success=Success(202, TransferView, headers=("Location",)),
+    raises=[NoSuchRepo, SameOwner],
+)
+def post_transfer(command: TransferRepo, call: Call, repo_id: str) -> Reply:
+    """Begin to move a repository to another owner.
+
+    It goes on by itself. If the new owner's quota is used up, or the repository is deleted or given to somebody else
+    meanwhile, everything is as it was before.
+    """
+    saga_id = transfer_repo(_named(repo_id, call), command, call.work)
+    return Reply(202, TransferView(saga_id=saga_id), location=f"/api/v1/sagas/{saga_id}")
 
 
 @routes.delete("/api/v1/repos/{repo_id}", success=Success(204), raises=[NoSuchRepo])

@@ -11,6 +11,7 @@ from mailroom.deployment import Deployment, Queues
 from mailroom.job import JobContext, job
 from mailroom.lease import LeaseRow
 from mailroom.outbox.table import OutboxRow
+from mailroom.saga_row import SagaRow, Status
 from mailroom.schedule import Every
 from mailroom.status import COUNTED_TO, ShardStatus, shard_status
 from mailroom.telemetry import Metric
@@ -19,7 +20,7 @@ from mailroom.timings import Timings
 
 @job(
     schedule=Every(minutes=1),
-    reads=[OutboxRow, LeaseRow],
+    reads=[OutboxRow, LeaseRow, SagaRow],
     uses=[Deployment, Queues],
     timeout=Timings().export_timeout,
 )
@@ -31,6 +32,7 @@ def metrics_export(work: JobContext) -> None:
             Metric.DLQ_EVENTS_TOTAL: count_dead(work),
             Metric.OUTBOX_PENDING: sum(shard.pending for shard in shards),
             Metric.OUTBOX_OLDEST_PENDING_SECONDS: oldest_pending(shards, work.now()),
+            Metric.SAGA_STUCK: SagaRow.index.count(Status.STUCK.value, limit=COUNTED_TO),
         }
     )
 

@@ -1,0 +1,1 @@
+"""One module per saga; each is run by the consumer `sagas`."""

@@ -1,0 +1,49 @@
+"""Asks again for steps whose request was lost: sagas that have not moved for longer than any request may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from mailroom import telemetry
+from mailroom.clock import timestamp
+from mailroom.job import JobContext, job
+from mailroom.saga import STARTING, request, tell
+from mailroom.saga_row import SagaRow, Status
+from mailroom.schedule import Every
+from mailroom.telemetry import LogEvent
+from mailroom.unit_of_work import RowChanged
+
+RESUMED_AT_MOST = 100
+"""Sagas of a status that one run looks at."""
+
+
+@job(schedule=Every(minutes=1), writes=STARTING.writes, publishes=STARTING.publishes, timeout=50)
+def saga_orchestrator(work: JobContext) -> None:
+    """Ask again for the step at which each stalled saga stands; what is stuck waits for an operator instead."""
+    stalled_since = timestamp(work.now() - timedelta(seconds=work.runtime.timings.saga_stall))
+    for saga_id in _stalled(stalled_since, work):
+        if work.out_of_time():
+            return
+        resume(saga_id, stalled_since, work)
+
+
+def _stalled(since: str, work: JobContext) -> Iterator[str]:
+    for status in (Status.COMPENSATING, Status.RUNNING):
+        rows, _ = work.page(SagaRow, SagaRow.index, status.value, after=None, limit=RESUMED_AT_MOST)
+        yield from (row.id for row in rows if row.updated_at < since)
+
+
+def resume(saga_id: str, stalled_since: str, work: JobContext) -> None:
+    """Ask for a saga's present step again, unless it has moved: the index may be behind, and others at work."""
+    row = work.get(SagaRow, saga_id)
+    if row is None or row.unfinished in (None, Status.STUCK) or row.updated_at >= stalled_since:
+        return
+    row.updated_at = timestamp(work.now())
+    request(row, work)
+    tell(row, LogEvent.SAGA_RESUMED, work)
+    try:
+        work.commit()
+    except RowChanged:
+        work.forget()
+        telemetry.log(LogEvent.SAGA_REQUEST_IGNORED, saga=row.saga, saga_id=row.id, status=row.status)

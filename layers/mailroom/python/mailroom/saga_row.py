@@ -1,0 +1,214 @@
+"""Saga rows: where a saga stands, what happened to each of its steps, and which sagas are not finished."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
+
+from mailroom.failures import Failure
+from mailroom.row import SubjectRow
+
+
+class Status(StrEnum):
+    """Where a saga stands."""
+
+    RUNNING = "running"
+    COMPENSATING = "compensating"
+    STUCK = "stuck"
+    """It waits for an operator: see `Trouble`."""
+    COMPLETED = "completed"
+    COMPENSATED = "compensated"
+
+
+UNFINISHED = (Status.STUCK, Status.RUNNING, Status.COMPENSATING)
+"""What the index lists."""
+
+
+class Direction(StrEnum):
+    """Whether a step is done or undone."""
+
+    ACTION = "action"
+    COMPENSATION = "compensation"
+
+
+class Outcome(StrEnum):
+    """What came of a step."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """An action's last attempt: the saga compensates."""
+    STUCK = "stuck"
+
+
+class Trouble(StrEnum):
+    """Why a saga is stuck."""
+
+    VERSION = "version"
+    """Its steps are not those of the deployed definition, or that cannot read its data."""
+    COMPENSATION = "compensation"
+    """A step could not be undone."""
+
+
+class StepState(StrEnum):
+    """Where one step of a saga stands."""
+
+    NOT_BEGUN = "not begun"
+    DONE = "done"
+    FAILED = "failed"
+    UNDONE = "undone"
+    STUCK = "stuck"
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One thing that happened to a saga.
+
+    Parameters
+    ----------
+    token
+        What the step's effects outside carry.
+    failure
+        What went wrong, unless it is done.
+    """
+
+    step: str
+    direction: Direction
+    outcome: Outcome
+    at: str
+    token: str
+    failure: Failure | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Answer it as JSON values."""
+        return {
+            "step": self.step,
+            "direction": self.direction.value,
+            "outcome": self.outcome.value,
+            "at": self.at,
+            "token": self.token,
+            "failure": json.loads(self.failure.to_json()) if self.failure else None,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
+        failure = stored["failure"]
+        return cls(
+            step=stored["step"],
+            direction=Direction(stored["direction"]),
+            outcome=Outcome(stored["outcome"]),
+            at=stored["at"],
+            token=stored["token"],
+            failure=Failure.from_json(json.dumps(failure)) if failure else None,
+        )
+
+    @property
+    def state(self) -> StepState:
+        """Where its step stood then."""
+        undone = self.direction is Direction.COMPENSATION and self.outcome is Outcome.DONE
+        return StepState.UNDONE if undone else StepState(self.outcome.value)
+
+    def repeats(self, other: Transition) -> bool:
+        """Answer whether the same came of the same step before."""
+        return (self.step, self.direction, self.outcome) == (other.step, other.direction, other.outcome)
+
+
+class UnfinishedIndex(GlobalSecondaryIndex["SagaRow"]):  # type: ignore[no-untyped-call]
+    """The sagas that are not finished, by status, those that have not moved for longest first; sparse."""
+
+    class Meta:
+        index_name = "unfinished"
+        projection = AllProjection()
+
+    unfinished = UnicodeAttribute(hash_key=True)
+    updated_at = UnicodeAttribute(range_key=True)
+
+
+class SagaRow(SubjectRow):
+    """One saga; its requests have the subject `sagas/<id>`."""
+
+    class Meta:
+        short_name = "sagas"
+
+    id = UnicodeAttribute(hash_key=True)
+    saga = UnicodeAttribute()
+    """The definition's name."""
+    steps = UnicodeAttribute()
+    """The names of its steps when it was started; JSON."""
+    data = UnicodeAttribute()
+    owner_id = UnicodeAttribute(null=True)
+    """Who may see it."""
+    status = UnicodeAttribute()
+    direction = UnicodeAttribute()
+    position = NumberAttribute()
+    """Of the step that is being done or undone; past the end once completed, before the first once compensated."""
+    failure = UnicodeAttribute(null=True)
+    """Why it compensates."""
+    trouble = UnicodeAttribute(null=True)
+    """Why it is stuck, while it is; and below what went wrong and the request that died of it."""
+    trouble_failure = UnicodeAttribute(null=True)
+    trouble_request = UnicodeAttribute(null=True)
+    history = UnicodeAttribute(default="[]")
+    created_at = UnicodeAttribute()
+    updated_at = UnicodeAttribute()
+    unfinished = UnicodeAttribute(null=True)
+    """The status, while it is not finished."""
+    expires_at = TTLAttribute(null=True)
+    index = UnfinishedIndex()
+
+    @property
+    def step_names(self) -> list[str]:
+        """The names of its steps."""
+        names: list[str] = json.loads(self.steps)
+        return names
+
+    @property
+    def step_name(self) -> str:
+        """The step that is being done or undone."""
+        return self.step_names[int(self.position)]
+
+    @property
+    def token(self) -> str:
+        """What the effects of the present step outside our tables carry."""
+        return f"{self.id}:{self.step_name}:{self.direction}"
+
+    @property
+    def transitions(self) -> list[Transition]:
+        """What happened to it, oldest first."""
+        return [Transition.from_dict(each) for each in json.loads(self.history)]
+
+    @property
+    def why_it_compensates(self) -> Failure | None:
+        """What could not be done, if anything could not."""
+        return Failure.from_json(self.failure) if self.failure else None
+
+    def states(self) -> dict[str, StepState]:
+        """Answer where each step stands, in the order in which they are done."""
+        return dict.fromkeys(self.step_names, StepState.NOT_BEGUN) | {
+            each.step: each.state for each in self.transitions
+        }
+
+    def note(self, outcome: Outcome, at: str, failure: Failure | None = None) -> None:
+        """Note what came of the present step; of the same again the latest is kept, which bounds the history."""
+        new = Transition(self.step_name, Direction(self.direction), outcome, at, self.token, failure)
+        kept = [each for each in self.transitions if not new.repeats(each)]
+        self.history = json.dumps([each.to_dict() for each in (*kept, new)], ensure_ascii=False)
+        self.updated_at = at
+
+    def become(self, status: Status) -> None:
+        """Stand elsewhere; what was stuck is not any more."""
+        self.status = status.value
+        self.unfinished = status.value if status in UNFINISHED else None
+        self.trouble = self.trouble_failure = self.trouble_request = None
+
+    def stick(self, trouble: Trouble, failure: Failure, request_id: str) -> None:
+        """Wait for an operator, who sends the request again that died."""
+        self.become(Status.STUCK)
+        self.trouble = trouble.value
+        self.trouble_failure = failure.to_json()
+        self.trouble_request = request_id
