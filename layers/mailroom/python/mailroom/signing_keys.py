@@ -75,7 +75,7 @@ class SigningSecret:
         MalformedSecret
             If it holds something else than master keys.
         """
-        answer = clients.secretsmanager().get_secret_value(SecretId=self._id)
+        answer = clients.secretsmanager().get_secret_value(SecretId=self._id, VersionStage=_CURRENT)
         version = answer["VersionId"]
         keys = MasterKeys.parse(answer.get("SecretString", ""), version=version, created_at=answer["CreatedDate"])
         return StoredKeys(version, keys)
