@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from pynamodb.exceptions import PynamoDBException
 
 from mailroom import clients
 from mailroom.deployment import DEAD, UNDELIVERED, Deployment
@@ -15,6 +16,7 @@ from mailroom.jobs import metrics_export as module
 from mailroom.jobs.metrics_export import metrics_export
 from mailroom.outbox.relay import Relay
 from mailroom.runtime import Runtime
+from mailroom.saga_row import SagaRow, Status
 from mailroom.telemetry import Metric
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
 
@@ -98,6 +100,7 @@ def test_a_gauge_has_no_dimension__though_the_function_has_a_service(
         "dlq_events_total": "Count",
         "outbox_pending": "Count",
         "outbox_oldest_pending_seconds": "Seconds",
+        "saga_stuck": "Count",
     }
     assert set(document) == {each["Name"] for each in directive["Metrics"]}
 
@@ -116,6 +119,32 @@ def test_what_waits_is_counted__and_how_long_the_oldest_of_all_shards_has(
     document = export(runtime, capsys)
     assert document[Metric.OUTBOX_PENDING] == [2]
     assert document[Metric.OUTBOX_OLDEST_PENDING_SECONDS] == [pytest.approx(100, abs=0.1)]
+
+
+def test_stuck_sagas_are_counted__and_no_others(
+    runtime: Runtime, deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, status in enumerate((Status.STUCK, Status.RUNNING, Status.STUCK, Status.COMPLETED)):
+        saga_row(f"saga-{number}", status).save()
+    assert export(runtime, capsys)[Metric.SAGA_STUCK] == [2]
+
+
+def test_sagas_that_cannot_be_read_fail_the_run__and_nothing_is_reported(
+    runtime: Runtime, deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    SagaRow.delete_table()
+    with pytest.raises(PynamoDBException):
+        JobEdge(metrics_export, runtime).run(LambdaContext(50_000))
+    assert documents(capsys) == []
+
+
+def saga_row(saga_id: str, status: Status) -> SagaRow:
+    at = "2030-01-01T00:00:00.000Z"
+    row = SagaRow(
+        saga_id, saga="trip", steps="[]", data="{}", direction="action", position=0, created_at=at, updated_at=at
+    )
+    row.become(status)
+    return row
 
 
 def test_nothing_pending_is_no_age(

@@ -74,6 +74,7 @@ def test_tables_are_known_by_their_short_names() -> None:
         "outbox": "outbox-table",
         "idempotency": "idempotency-table",
         "leases": "leases-table",
+        "sagas": "sagas-table",
     }
 
 

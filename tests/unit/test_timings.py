@@ -71,6 +71,8 @@ def test_only_a_laptop_is_impatient() -> None:
             {"longest_retry_after": 3 * HOUR + 1},
             "longest_retry_after x the consumer's repetitions <= what a message may stay hidden (43200 s)",
         ),
+        ({"saga_stall": 12 * HOUR + 180}, "saga_stall > what a message may stay hidden (43200 s) + visibility"),
+        ({"saga_retention": 25 * DAY - 1}, "saga_retention >= consumer_record_life"),
         ({"sent_retention": HOUR - 1}, "sent_retention >= 1 h"),
         ({"outage_to_outlive": HOUR + 1}, "the consumer's back-offs sum to at least outage_to_outlive"),
         (
@@ -100,6 +102,8 @@ def test_a_broken_line_is_named(broken: dict[str, Any], line: str) -> None:
         {"dead_letter_retention": 14 * DAY, "consumer_record_life": 25 * DAY},
         {"idempotency_key_life": 7 * DAY},
         {"idempotency_key_life": DAY},
+        {"saga_stall": 12 * HOUR + 181},
+        {"saga_retention": 25 * DAY},
         {"sent_retention": HOUR},
         {"outbound_timeout": 24},
         {"longest_retry_after": 3 * HOUR},
