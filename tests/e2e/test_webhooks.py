@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -138,6 +143,41 @@ def add_key(secrets: Any, name: str) -> None:
     keys = MasterKeys.parse(found["SecretString"], version=found["VersionId"], created_at=found["CreatedDate"]).keys
     second = MasterKey.of("second", uuid4().bytes * 2, SystemClock().now())
     secrets.put_secret_value(SecretId=name, SecretString=MasterKeys(keys=(keys[0], second)).to_json())
+
+
+def test_a_delivery_that_dies_says_why__and_arrives_once_it_is_redriven(
+    api: Api, owner: str, receiver: Receiver, eventually: Eventually
+) -> None:
+    receiver.behave = lambda visit: visit.answer(503, b"under repair")
+    webhook_id = subscribe(api, owner, receiver)
+    create(api, owner)
+
+    def dead() -> Any:
+        letters = mailroom("dead", "list", "--source", "webhook_deliveries")["letters"]
+        return next((each for each in letters if each["id"].endswith(webhook_id)), None)
+
+    letter = eventually(dead, within=120, every=2, what="the delivery is dead")
+    host = receiver.url.removeprefix("http://")
+    assert letter["failure"]["message"] == f'webhook {webhook_id} at {host} answered 503: "under repair"'
+    assert len(receiver.got) == timings_of("local").consumer_backoff.attempts
+    shown = mailroom("dead", "show", letter["id"])
+    assert shown["letters"][0]["failure"] == letter["failure"]
+
+    receiver.behave = lambda visit: visit.answer(204)
+    attempts = len(receiver.got)
+    chosen = ("--source", "webhook_deliveries", "--fingerprint", letter["failure"]["fingerprint"])
+    mailroom("dead", "redrive", *chosen, "--why", "it is repaired", "--yes")
+    eventually(lambda: len(receiver.got) > attempts, within=SOON, what="it arrives")
+    assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
+    eventually(lambda: dead() is None, within=SOON, every=2, what="no dead letter is left")
+
+
+def mailroom(*arguments: str) -> Any:
+    """Run the command as an operator does."""
+    command = [str(Path(sys.executable).parent / "mailroom"), *arguments, "--stage", "local", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ), timeout=300)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout)
 
 
 def test_a_url_that_leads_inside_is_refused(api: Api, owner: str) -> None:
