@@ -44,7 +44,7 @@ Subscribe = Callable[[Receiver], str]
 
 @pytest.fixture
 def subscribe(api: Api, owner: str) -> Iterator[Subscribe]:
-    """Subscribes a receiver for as long as the test runs: what is on its way to it then is dropped, and dies nowhere."""
+    """Subscribes a receiver for as long as the test runs: what is on its way to it then is dropped, not dead."""
     made: list[str] = []
 
     def subscribe(receiver: Receiver) -> str:
