@@ -211,3 +211,17 @@ def test_a_change_that_is_taken_back_before_the_last_word_turns_nothing_back(lin
     line.redrive()
     line.run()
     assert line.row(saga_id).status == Status.COMPLETED
+
+
+def test_a_change_between_the_last_attempt_and_the_last_word_undoes_nothing(line: Line) -> None:
+    BEHAVE["hotel"] = raising(NEVER)
+    saga_id = line.start()
+    line.carry()
+    line.deliver()
+    line.carry()
+    with failing("TransactWriteItems", throttled, times=99):
+        line.deliver()
+    line.deploy(other_steps())
+    line.run()
+    assert (line.row(saga_id).status, line.row(saga_id).trouble) == (Status.STUCK, Trouble.VERSION)
+    assert effects() == once("flight")
