@@ -223,5 +223,7 @@ def test_a_change_between_the_last_attempt_and_the_last_word_undoes_nothing(line
         line.deliver()
     line.deploy(other_steps())
     line.run()
-    assert (line.row(saga_id).status, line.row(saga_id).trouble) == (Status.STUCK, Trouble.VERSION)
+    row = line.row(saga_id)
+    assert (row.status, row.trouble, row.failure) == (Status.STUCK, Trouble.VERSION, None)
+    assert outcomes(row) == [("flight", "action", "done"), ("hotel", "action", "stuck")]
     assert effects() == once("flight")
