@@ -100,6 +100,7 @@ class Running:
 def begin(runtime: Runtime, now: Clock) -> Iterator[Begin]:
     """Makes schedulers, each in surroundings of its own as if in a process of its own; stops them."""
     made: list[Running] = []
+    before = set(threading.enumerate())
 
     def make() -> Running:
         own = Runtime(runtime.settings, clock=SystemClock(), random=Random(len(made)))  # noqa: S311 - repeatable
@@ -109,7 +110,7 @@ def begin(runtime: Runtime, now: Clock) -> Iterator[Begin]:
     yield make
     for each in made:
         assert each.scheduler.stop(PATIENCE)
-    assert not [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    assert not [thread.name for thread in threading.enumerate() if thread not in before]
 
 
 @pytest.fixture
@@ -289,7 +290,7 @@ def test_a_slow_job_delays_no_other__and_is_not_begun_again_while_it_runs(runnin
     assert wait_for(logs, "job skipped")["job"] == "slow"
     assert [line["message"] for line in logs() if line.get("job") == "slow"] == ["job started", "job skipped"]
     over.set()
-    wait_for(logs, "job completed", job="slow")
+    running._await_the_end_of("slow")
     running.at(seconds_after(NOON, 15))
     assert running.ran() == "slow"
 
