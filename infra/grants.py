@@ -45,7 +45,8 @@ def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) 
             grant_table(role, model, actions, surroundings=surroundings)
     for port in access.uses:
         for need in port.needs(surroundings.runtime):
-            _grant_need(role, need, surroundings=surroundings)
+            if isinstance(need, Need):
+                _grant_need(role, need, surroundings=surroundings)
 
 
 def grant_table(role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings) -> None:

@@ -5,16 +5,18 @@ Limits: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevent-siz
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from mailroom import clients
 from mailroom.clock import Clock
 from mailroom.failures import Failure, FailureKind, failure_of, failure_of_code
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
+from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Limits, Outcome
 
 if TYPE_CHECKING:
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 _MEGABYTE = 1_000_000
 _TIME_BYTES = 14
 """What `Time` counts in an entry's size, whatever it says."""
+_BUS = re.compile(r"[\w./-]{1,256}|\$\{Token\[.*\]\}", re.ASCII)
+"""A bus's name, or CDK's placeholder for one.
+https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_CreateEventBus.html"""
 
 
 class EventBridgePublisher:
@@ -31,7 +36,9 @@ class EventBridgePublisher:
     PutEvents to a missing bus answers success, so the answer alone proves nothing.
     """
 
-    limits = Limits(entries=10, entry_bytes=_MEGABYTE, call_bytes=_MEGABYTE)
+    limits: ClassVar = Limits(entries=10, entry_bytes=_MEGABYTE, call_bytes=_MEGABYTE)
+    layer: ClassVar[str | None] = None
+    keeps_order = False
 
     def __init__(self, bus: str, *, clock: Clock, check_period: float) -> None:
         self._bus = bus
@@ -41,14 +48,20 @@ class EventBridgePublisher:
         self._lock = Lock()
 
     @classmethod
-    def at(cls, place: str, runtime: Runtime) -> Self:
-        """Connect to the bus of this name."""
-        return cls(place, clock=runtime.clock, check_period=runtime.timings.bus_check_period)
+    def check_at(cls, place: Place) -> None:
+        """See that the place is a bus's name."""
+        if not _BUS.fullmatch(place.name):
+            raise place.wrong("name a bus of this account and region: letters, digits, . - _ and /, no ARN")
 
     @classmethod
-    def needs_at(cls, place: str) -> tuple[Need, ...]:
+    def needs_at(cls, place: Place) -> tuple[Need, ...]:
         """Answer what publishing to the bus of this name needs."""
-        return (Need(("events:DescribeEventBus", "events:PutEvents"), f"events:event-bus/{place}"),)
+        return (Need(("events:DescribeEventBus", "events:PutEvents"), f"events:event-bus/{place.name}"),)
+
+    @classmethod
+    def at(cls, place: Place, runtime: Runtime) -> Self:
+        """Make the publisher for the bus of this name."""
+        return cls(place.name, clock=runtime.clock, check_period=runtime.timings.bus_check_period)
 
     @staticmethod
     def size(event: Envelope) -> int:
