@@ -86,6 +86,15 @@ def _consumers(consumers: Sequence[DeployedConsumer]) -> list[Graph]:
                 *(function.metric_errors(label=name, period=MINUTE) for name, function in functions),
             ],
         ),
+        (
+            "Sagas",
+            [
+                counter(Metric.SAGA_STARTED),
+                counter(Metric.SAGA_COMPLETED),
+                counter(Metric.SAGA_COMPENSATED),
+                gauge(Metric.SAGA_STUCK),
+            ],
+        ),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import ArnFormat, Stack
 from aws_cdk import aws_iam as iam
@@ -70,7 +71,10 @@ def _arn(role: iam.Role, place: str) -> str:
     service, _, resource = place.partition(":")
     if service == "arn" or not resource:  # a whole one, which at synth is a placeholder, or all of them
         return place
-    return Stack.of(role).format_arn(service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME)
+    nowhere = {"region": "", "account": ""} if service == "s3" else {}  # the names of buckets are the whole world's
+    return Stack.of(role).format_arn(
+        service=service, resource=resource, arn_format=ArnFormat.NO_RESOURCE_NAME, **nowhere
+    )
 
 
 def _as_rules_see(role: iam.Role, arn: str) -> str:
@@ -78,4 +82,14 @@ def _as_rules_see(role: iam.Role, arn: str) -> str:
     if isinstance(resolved, str):
         return resolved
     _, parts = resolved["Fn::Join"]
-    return "".join(part if isinstance(part, str) else f"<{part['Ref']}>" for part in parts)
+    return "".join(map(_part_as_rules_see, parts))
+
+
+def _part_as_rules_see(part: Any) -> str:
+    match part:
+        case {"Ref": name}:
+            return f"<{name}>"
+        case {"Fn::ImportValue": name}:
+            return str(name)
+        case _:
+            return str(part)

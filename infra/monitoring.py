@@ -35,6 +35,7 @@ class Runbook(StrEnum):
     FUNCTION_ERRORS = "function-errors"
     THROTTLES = "throttled-functions"
     API_ERRORS = "api-errors"
+    STUCK_SAGAS = "stuck-sagas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +148,17 @@ class GaugeAlarms(Construct):
                 means="An event has waited in the outbox for more than five minutes.",
                 first=alarms.command("status"),
                 runbook=Runbook.SLOW_RELAY,
+            ),
+        )
+        alarms.add(
+            self,
+            "StuckSagas",
+            metric=gauge(Metric.SAGA_STUCK),
+            when=When(above=0),
+            advice=Advice(
+                means="A saga can neither go on nor be undone.",
+                first=alarms.command("saga list --status stuck"),
+                runbook=Runbook.STUCK_SAGAS,
             ),
         )
 

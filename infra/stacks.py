@@ -12,6 +12,7 @@ from infra.api import OperationsApi, PublicApi
 from infra.application import Application
 from infra.consumers import Consumers
 from infra.dashboard import Dashboard
+from infra.files import ReportBucket
 from infra.jobs import Jobs
 from infra.lambda_function import LambdaFunction
 from infra.layers import Layers
@@ -44,6 +45,7 @@ class DataStack(Stack):
         super().__init__(scope, id_, env=env)
         self.tables = Tables(self, "Tables", stage=stage, models=models)
         self.signing_secret = SigningSecret(self, "Signing", stage=stage)
+        self.reports = ReportBucket(self, "Reports", stage=stage)
 
 
 class ServiceStack(Stack):
@@ -70,6 +72,7 @@ class ServiceStack(Stack):
                 tables=data.tables,
                 bus_name=self.bus.event_bus_name,
                 signing_secret=data.signing_secret.arn,
+                reports_bucket=data.reports.name,
             ),
             layers=Layers(self, "Layers", stage=stage).all,
         )

@@ -89,6 +89,7 @@ class Aws:
         for name in self._tables:
             Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
         clients.events().create_event_bus(Name=BUS)
+        clients.s3().create_bucket(Bucket=APP_SETTINGS.reports_bucket)
         self.queues = self._make_queues()
 
     def empty(self, clock: ManualClock) -> None:
@@ -97,6 +98,7 @@ class Aws:
         self.tokens.forget()
         for table in _backend("dynamodb").tables.values():
             table.items.clear()
+        _backend("s3").buckets[APP_SETTINGS.reports_bucket].keys.clear()
         for queue in _backend("sqs").queues.values():
             queue._messages.clear()
             queue._pending_messages.clear()
@@ -117,6 +119,11 @@ class Aws:
     def depth(self, queue: str) -> int:
         """Answer how many messages a queue has, those in flight too."""
         return len(_backend("sqs").queues[queue]._messages)
+
+    def object(self, key: str) -> bytes | None:
+        """Answer what is in an object of the reports' bucket; None if there is none."""
+        found = _backend("s3").buckets[APP_SETTINGS.reports_bucket].keys.get(key)
+        return None if found is None else bytes(found.value)
 
     def send(self, body: str) -> None:
         """Put a message into the consumer's queue."""
@@ -161,10 +168,11 @@ def aws_in_process() -> Iterator[Aws]:
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
         aws = Aws()
         patch.setattr("moto.sqs.models.unix_time", lambda *_: aws.clock.now().timestamp())
+        patch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # so that a part takes no five megabytes
         patch.setattr("moto.sqs.models.unix_time_millis", lambda *_: aws.clock.now().timestamp() * 1000)
         yield aws
     clients.forget()
 
 
 def _backend(service: str) -> Any:
-    return get_backend(service)["123456789012"]["us-east-1"]  # type: ignore[call-overload]
+    return get_backend(service)["123456789012"]["aws" if service == "s3" else "us-east-1"]  # type: ignore[call-overload]

@@ -22,7 +22,12 @@ class Fault(StrEnum):
     STALLS = "stalls before it is sent, while another takes over"
 
 
-_REFUSALS = {"dynamodb": "InternalServerError", "events": "InternalException", "sqs": "AccessDenied"}
+_REFUSALS = {
+    "dynamodb": "InternalServerError",
+    "events": "InternalException",
+    "s3": "SlowDown",
+    "sqs": "AccessDenied",
+}
 
 
 class Strikes:

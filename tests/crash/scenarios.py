@@ -26,6 +26,7 @@ from tests.integration.outbox.conftest import SHARD, Outbox
 from .aws import QUEUE
 from .harness import PAST_EVERY_WINDOW, Scenario
 from .ledger import Finding, Flaw, nothing_waits, once, one_command, one_effect_each, records_completed
+from .reports import WriteReport  # noqa: F401 - run like those below
 from .world import DEED, Receiver, World
 
 ORDER = {"name": "a repository", "owner_id": "owner-1"}

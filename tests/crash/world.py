@@ -11,7 +11,7 @@ from typing import Any
 from app.api import api
 from app.events import RepoCreated
 from app.owners import Owner
-from mailroom.consumer import ConsumerEdge, consumer
+from mailroom.consumer import Consumer, ConsumerEdge, consumer
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import Deed
 from mailroom.deployment import Deployment
@@ -86,6 +86,7 @@ class Process:
             ports=ports,
         )
         self._world = world
+        self._edges: dict[str, ConsumerEdge] = {}
 
     @cached_property
     def api(self) -> ApiClient:
@@ -101,9 +102,11 @@ class Process:
     def _relay(self) -> Any:
         return relay_handler(lambda: self.runtime)
 
-    @cached_property
-    def _consumer(self) -> ConsumerEdge:
-        return ConsumerEdge(counting, self.runtime, SqsSource(self._world.aws.queues[QUEUE]))
+    def _edge(self, consumer: Consumer) -> ConsumerEdge:
+        if consumer.name not in self._edges:
+            source = SqsSource(self._world.aws.queues[QUEUE])
+            self._edges[consumer.name] = ConsumerEdge(consumer, self.runtime, source)
+        return self._edges[consumer.name]
 
     def wake_relay(self) -> None:
         """Wake the relay for every shard that has mail, as the table's stream does."""
@@ -111,12 +114,12 @@ class Process:
         records = [{"dynamodb": {"Keys": {"partition": {"S": partition}}}} for partition in partitions]
         self._relay({"Records": records}, LambdaContext())
 
-    def deliver(self) -> None:
-        """Hand the consumer what its queue has and delete what it handled, as Lambda does."""
+    def deliver(self, to: Consumer = counting) -> None:
+        """Hand a consumer what the queue has and delete what it handled, as Lambda does."""
         records = self._world.aws.receive()
         if not records:
             return
-        answer = self._consumer.handle({"Records": records}, LambdaContext())
+        answer = self._edge(to).handle({"Records": records}, LambdaContext())
         failed = {each["itemIdentifier"] for each in answer["batchItemFailures"]}
         for record in records:
             if record["messageId"] not in failed:

@@ -264,7 +264,7 @@ def test_several_messages_are_handled_side_by_side(place: Place) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["nobody"], "there is no 'nobody' here: there is placing"),
+        (["nobody"], "there is no consumer 'nobody'; there is placing"),
         (["placing"], "say where the queue of placing is"),
         (["placing", "--queue-url", "{queue}-other"], "cannot be read"),
         (["placing", "--queue-url", "{queue}", "--grace", "3"], "--grace must be longer"),

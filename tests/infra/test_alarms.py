@@ -21,7 +21,7 @@ from tests.infra.conftest import Synth
 DESCRIPTION = re.compile(
     rf"(?P<means>[A-Z].+\.) First: (?P<first>(aws|mailroom) .+) Then: {RUNBOOKS}#(?P<anchor>[a-z-]+)"
 )
-COMMANDS = re.compile(r"mailroom (status|jobs|dead list( --source [a-z_]+)?) --stage [a-z]+")
+COMMANDS = re.compile(r"mailroom (status|jobs|saga list --status stuck|dead list( --source [a-z_]+)?) --stage [a-z]+")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -119,6 +119,12 @@ def test_an_event_that_waits_for_five_minutes_sounds_an_alarm(assembly: Assembly
     alarm = assembly.alarm("outbox_oldest_pending_seconds")
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (300, "GreaterThanThreshold")
     assert alarm["TreatMissingData"] == "notBreaching"
+
+
+def test_a_single_stuck_saga_sounds_an_alarm(assembly: Assembly) -> None:
+    alarm = assembly.alarm("saga_stuck")
+    assert (alarm["Namespace"], alarm["Statistic"], alarm["Period"]) == ("Mailroom", "Maximum", 60)
+    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "GreaterThanThreshold")
 
 
 def test_a_message_that_is_older_than_all_its_attempts_take_sounds_an_alarm(assembly: Assembly) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from app.consumers.notifications import notifications
+from app.consumers.webhook_deliveries import webhook_deliveries
+from app.consumers.webhooks import webhooks
 from infra.application import Application
-from mailroom.consumer import QUEUE_VARIABLE
+from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE
 from mailroom.sources.source import MAX_RECEIVES
 from mailroom.timings import MAX_QUEUE_RETENTION, Timings
-from tests.infra.assembly import Assembly
+from tests.infra.assembly import Assembly, id_in
 
 CONSUMERS = [each.name for each in Application.discover().consumers]
 
@@ -52,6 +54,28 @@ def test_the_message_is_the_event_itself__without_eventbridges_wrapping(prod: As
     assert rule["EventPattern"] == {"source": ["mailroom"], "detail-type": ["repo.created"]}
     assert rule["Targets"][0]["InputPath"] == "$.detail"
     assert rule["EventBusName"] == prod.deployment["buses"]["events"]
+
+
+def test_a_consumer_that_splits_its_events_may_send_to_the_queue_of_the_parts__and_knows_it(prod: Assembly) -> None:
+    splitting, parts = prod.function(webhooks.name), prod.queue(webhook_deliveries.name)
+    assert prod.properties(splitting)["Environment"]["Variables"][PARTS_QUEUE_VARIABLE] == f"${{{parts}}}"
+    sending = {place for place, actions in prod.grants(splitting).items() if "sqs:SendMessage" in actions}
+    assert sending == {f"${{{parts}.Arn}}"}
+
+
+def test_parts_come_from_a_consumer_alone__no_rule_feeds_their_queue(prod: Assembly) -> None:
+    parts = prod.queue(webhook_deliveries.name)
+    fed = {
+        id_in(each["Arn"]) for rule in prod.of_type("Events::Rule").values() for each in rule["Properties"]["Targets"]
+    }
+    assert prod.queue(webhooks.name) in fed
+    assert parts not in fed
+    assert f"{webhook_deliveries.name}-undelivered" not in prod.deployment["queues"]
+
+
+def test_a_delivery_shares_no_invocation__since_a_slow_receiver_would_hold_the_others(prod: Assembly) -> None:
+    mapping = prod.mapping_of(prod.function(webhook_deliveries.name))
+    assert mapping["BatchSize"] == 1
 
 
 def test_a_consumer_runs_side_by_side_as_often_as_it_declares__but_for_the_stages_limit(

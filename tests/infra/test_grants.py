@@ -9,6 +9,7 @@ from infra.application import Application
 from infra.grants import LEASE_ACTIONS, PUBLISH_ACTIONS, RECORD_ACTIONS
 from mailroom.deployment import names_in, service_stack
 from mailroom.needs import READ_ACTIONS, SCAN_ACTIONS, WRITE_ACTIONS
+from mailroom.outbox.table import OutboxRow
 from tests.infra.assembly import Assembly, listed
 from tests.infra.conftest import Synth
 
@@ -43,6 +44,7 @@ def declared_tables(name: str) -> dict[str, set[str]]:
         (declaration.access.reads, READ_ACTIONS),
         (declaration.access.writes, READ_ACTIONS + WRITE_ACTIONS),
         (declaration.access.scans, SCAN_ACTIONS),
+        ((OutboxRow,) if declaration.access.publishes else (), PUBLISH_ACTIONS),
     ):
         for model in models:
             found.setdefault(model.Meta.short_name, set()).update(actions)

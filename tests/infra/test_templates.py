@@ -22,6 +22,7 @@ IGNORED = [
 NAMES = {
     "DynamoDB::Table": "TableName",
     "SQS::Queue": "QueueName",
+    "S3::Bucket": "BucketName",
     "Lambda::Function": "FunctionName",
     "IAM::Role": "RoleName",
     "SNS::Topic": "TopicName",

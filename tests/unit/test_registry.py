@@ -65,5 +65,5 @@ def test_who_waits_for_the_parts_of_an_event_is_known() -> None:
 
 
 def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
-    with pytest.raises(DeclarationError, match=r"no 'cleanups' here: there is .*cleanup.*outbox_relay"):
+    with pytest.raises(DeclarationError, match=r"no job 'cleanups'; there is .*cleanup.*outbox_relay"):
         Registry.of("app").job("cleanups")

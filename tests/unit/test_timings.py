@@ -74,6 +74,10 @@ def test_only_a_laptop_is_impatient() -> None:
         ({"saga_stall": 12 * HOUR + 180}, "saga_stall > what a message may stay hidden (43200 s) + visibility"),
         ({"saga_retention": 25 * DAY - 1}, "saga_retention >= consumer_record_life"),
         ({"sent_retention": HOUR - 1}, "sent_retention >= 1 h"),
+        ({"file_life": DAY - 1}, "file_life is whole days, as S3 counts"),
+        ({"file_life": 36 * HOUR}, "file_life is whole days, as S3 counts"),
+        ({"link_life": 901}, "link_life <= 15 min, the shortest session of a role"),
+        ({"link_life": 0}, "link_life <= 15 min, the shortest session of a role"),
         ({"outage_to_outlive": HOUR + 1}, "the consumer's back-offs sum to at least outage_to_outlive"),
         (
             {"consumer_backoff": Backoff(base=60, cap=HOUR, attempts=5)},

@@ -15,6 +15,7 @@ from app.settings import AppSettings
 from mailroom import clients
 from mailroom.cli import main, scheduling
 from mailroom.deployment import Deployment, NotDeployed
+from mailroom.registry import Registry
 from mailroom.runtime import Runtime
 from mailroom.scheduler import Scheduler
 from mailroom.settings import Settings
@@ -23,6 +24,9 @@ from tests.log_lines import Lines
 PATIENCE = 20
 
 Run = Callable[..., Result]
+
+
+JOBS = [each.name for each in Registry.of().jobs]
 
 
 @pytest.fixture
@@ -64,7 +68,7 @@ def test_it_runs_all_jobs_until_it_is_told_to_end__with_the_settings_of_the_envi
     assert (done.exit_code, done.stderr) == (0, "")
     lines = [line for line in logs() if line["message"].startswith("scheduler")]
     assert [line["message"] for line in lines] == ["scheduler started", "scheduler stopped"]
-    assert lines[0]["jobs"] == ["cleanup", "metrics_export", "outbox_relay"]
+    assert lines[0]["jobs"] == JOBS
 
 
 def test_it_runs_those_jobs_that_are_named(environment: None, told_once_started: None, run: Run, logs: Lines) -> None:
@@ -128,9 +132,7 @@ def test_an_unknown_application_is_refused(run: Run) -> None:
 
 
 def test_an_unknown_job_is_refused__and_the_known_ones_named(environment: None, run: Run) -> None:
-    assert refused(run("--only", "nothing")) == (
-        "mailroom: there is no 'nothing' here: there is cleanup, metrics_export, outbox_relay"
-    )
+    assert refused(run("--only", "nothing")) == (f"mailroom: there is no job 'nothing'; there is {', '.join(JOBS)}")
 
 
 def test_missing_settings_are_all_named__and_the_other_way(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from app.routes import owners, repos
+from app.routes import owners, reports, repos, sagas, webhooks
 from mailroom.http.api import Api
 from mailroom.http.openapi import About, serve_document
 
-api = Api(owner="owner_id").include(repos.routes, owners.routes)
+api = Api(owner="owner_id").include(repos.routes, owners.routes, reports.routes, sagas.routes, webhooks.routes)
 
 ABOUT = About(
     title="Repositories",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
-from pynamodb.attributes import NumberAttribute, UnicodeAttribute
+from pynamodb.attributes import NumberAttribute, UnicodeAttribute, UnicodeSetAttribute
 
 from mailroom.failures import Permanent
 from mailroom.http.command import Command
@@ -45,6 +45,7 @@ class Owner(Row):
     email = UnicodeAttribute(null=True)
     repo_quota = NumberAttribute(null=True)
     repo_count = NumberAttribute(null=True)
+    webhook_urls = UnicodeSetAttribute(null=True)
 
 
 class PutOwner(Command):

@@ -14,5 +14,9 @@ class AppSettings(Environment):
 
     repos_table: str
     owners_table: str
+    reports_table: str
+    webhooks_table: str
+    reports_bucket: str
+    """The bucket that reports lie in until they expire."""
     email_sender: str
     """The address that notifications come from; its domain or itself is a verified SES identity."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_events import EventBridgeClient
     from types_boto3_lambda import LambdaClient
+    from types_boto3_s3 import S3Client
     from types_boto3_secretsmanager import SecretsManagerClient
     from types_boto3_ses import SESClient
     from types_boto3_sqs import SQSClient
@@ -37,6 +38,11 @@ _POLLING = _CONFIG.merge(
     Config(read_timeout=_TIMINGS.poll_wait + _TIMINGS.read_timeout, retries={"total_max_attempts": 1})
 )
 """For calls that the other side answers only when there is something to tell."""
+_TRANSFERRING = _CONFIG.merge(
+    # In some regions botocore would presign by the old signature, which new buckets and SSE refuse.
+    Config(read_timeout=_TIMINGS.transfer_timeout, signature_version="s3v4")
+)
+"""For calls that carry megabytes, and for links that others follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,12 @@ def sqs() -> SQSClient:
 def polling_sqs() -> SQSClient:
     """Answer the process's SQS client for receives that wait: it reads longer than `poll_wait`, and tries once."""
     client: SQSClient = _client("sqs", _POLLING)
+    return client
+
+
+def s3() -> S3Client:
+    """Answer the process's S3 client."""
+    client: S3Client = _client("s3", _TRANSFERRING)
     return client
 
 

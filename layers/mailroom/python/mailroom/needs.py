@@ -29,7 +29,8 @@ class Need:
     actions
         IAM actions, e.g. `ses:SendEmail`.
     resource
-        Service and resource of the ARN, e.g. `ses:identity/*`: infra adds partition, region and account.
+        Service and resource of the ARN, e.g. `ses:identity/*` or `s3:bucket/folder/*`: infra adds partition, region and
+        account, S3's without the last two.
         Or a whole ARN, out of the settings.
     why_many
         Why the resource is a pattern and no name, where it is one. Synth refuses a pattern without a reason.

@@ -7,6 +7,7 @@ that none goes over one that was judged for another. Redirects are answers, no p
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import string
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from ipaddress import ip_address
@@ -34,6 +37,7 @@ MAX_EXCERPT = 1_024
 """Bytes of a receiver's answer that are read, and kept for whoever mends it."""
 
 USER_AGENT = "mailroom"
+_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 Found = tuple[Any, ...]
 """One answer of `socket.getaddrinfo`: family, kind, protocol, canonical name, address."""
@@ -70,6 +74,20 @@ class Answer:
     def accepted(self) -> bool:
         """Whether the status is a success."""
         return 200 <= self.status < 300
+
+    def wait(self, now: datetime) -> float | None:
+        """Answer the seconds that the receiver asks to be left alone: `Retry-After` has them, or a date.
+
+        None if it asks for nothing that can be read. https://www.rfc-editor.org/rfc/rfc9110#section-10.2.3
+        """
+        asked = (self.retry_after or "").strip()
+        if _SECONDS.fullmatch(asked):
+            return float(asked)
+        try:
+            date = parsedate_to_datetime(asked)
+        except ValueError:
+            return None
+        return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())
 
 
 def look_up(host: str, port: int) -> list[Found]:

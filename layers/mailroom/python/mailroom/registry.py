@@ -67,7 +67,7 @@ class Registry:
         DeclarationError
             If there is none; it names those that there are.
         """
-        return _named(name, self.consumers)
+        return _named(name, self.consumers, kind="consumer")
 
     def receiver_of(self, consumer: Consumer) -> Consumer | None:
         """Answer the consumer that waits for the parts into which one splits its events, if it does."""
@@ -81,7 +81,7 @@ class Registry:
         DeclarationError
             If there is none; it names those that there are.
         """
-        return _named(name, self.jobs)
+        return _named(name, self.jobs, kind="job")
 
 
 def check_names(declarations: Iterable[Declaration], reserved: Iterable[str] = ()) -> None:
@@ -122,9 +122,9 @@ def check_parts(consumers: Iterable[Consumer]) -> None:
                 )
 
 
-def _named(name: str, declarations: tuple[D, ...]) -> D:
+def _named(name: str, declarations: tuple[D, ...], *, kind: str) -> D:
     for declaration in declarations:
         if declaration.name == name:
             return declaration
     known = ", ".join(each.name for each in declarations) or "none"
-    raise DeclarationError(f"there is no {name!r} here: there is {known}")
+    raise DeclarationError(f"there is no {kind} {name!r}; there is {known}")

@@ -88,9 +88,20 @@ class UnitOfWork:
         LookupError
             If no event is.
         """
+        return self.consumed.id
+
+    @property
+    def consumed(self) -> Envelope:
+        """The event that is being consumed, as it came.
+
+        Raises
+        ------
+        LookupError
+            If no event is.
+        """
         if self.cause is None:
             raise LookupError("no event is being consumed here")
-        return self.cause.id
+        return self.cause
 
     def now(self) -> datetime:
         """Answer the present moment in UTC."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from mailroom.cli import dead, scheduling, statuses, tracing, working
+from mailroom.cli import dead, sagas, scheduling, statuses, tracing, working
 from mailroom.cli.foreground import APPLICATION, ApplicationOption, OnlyOption, SettingsOption, in_foreground
 from mailroom.cli.layout import paragraph
 from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
@@ -20,6 +20,7 @@ app = typer.Typer(
     help="Run a Mailroom stage. Exit codes: 0 all done, 1 not all of it, 2 called wrongly or not deployed.",
 )
 app.add_typer(dead.app, name="dead")
+app.add_typer(sagas.app, name="saga")
 
 
 @app.command("trace")

@@ -29,6 +29,7 @@ _Mode = Literal["validation", "serialization"]
 
 _REFERENCE = "#/components/schemas/{model}"
 _HEADERS: dict[str, Json] = {
+    "Cache-Control": {"description": "No cache keeps it.", "schema": {"type": "string", "const": "no-store"}},
     "ETag": {"description": "The version, for If-Match.", "schema": {"type": "string", "pattern": '^"[0-9]+"$'}},
     "Location": {"description": "Where it is.", "schema": {"type": "string", "format": "uri-reference"}},
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}},

@@ -1,0 +1,173 @@
+"""`mailroom saga …`: which sagas are not finished, and all that is known of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.text import Text
+
+from mailroom.cli.layout import age, columns, facts, heading, paragraph
+from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
+from mailroom.cursor import read_cursor, write_cursor
+from mailroom.failures import Failure
+from mailroom.paging import page_of
+from mailroom.saga_consumer import SAGAS
+from mailroom.saga_row import UNFINISHED, Direction, SagaRow, Status, Trouble
+from mailroom.trace import NothingKnown
+
+app = typer.Typer(no_args_is_help=True, help="See which sagas are not finished, and what became of one.")
+
+_TROUBLES = {
+    Trouble.VERSION: "the deployed definition does not fit it: deploy one that does",
+    Trouble.COMPENSATION: "a step could not be undone: mend the cause",
+}
+
+
+@app.command("list")
+def list_command(
+    stage: StageOption,
+    status: Annotated[
+        list[Status] | None, typer.Option("--status", help="stuck, running or compensating; all three if not given.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Sagas on a page.")] = 100,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last page ended.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the sagas that are not finished: the stuck ones first, and those that have not moved for longest."""
+    statuses = status or list(UNFINISHED)
+    if finished := [each for each in statuses if each not in UNFINISHED]:
+        raise typer.BadParameter(
+            f"{finished[0]} sagas are on no list; show tells of one by its id", param_hint="--status"
+        )
+    with operating(stage, as_json=as_json) as operator:
+        rows, more = page_of([each.value for each in statuses], _read, cursor=cursor, limit=limit)
+        document = {"sagas": [_summary(row) for row in rows], "cursor": more}
+        operator.answer(document, *_listed(rows, operator.now), *_next(more))
+
+
+@app.command("show")
+def show_command(
+    saga_id: Annotated[str, typer.Argument(metavar="ID")],
+    stage: StageOption,
+    data: Annotated[bool, typer.Option("--data", help="Show what its steps work on too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what happened to each step, why it compensates, and what to do if it is stuck."""
+    with operating(stage, as_json=as_json) as operator:
+        try:
+            row = SagaRow.get(saga_id, consistent_read=True)
+        except SagaRow.DoesNotExist as error:
+            raise NothingKnown(f"there is no saga {saga_id}: there never was, or it ended long ago") from error
+        way_out = _way_out(row, operator)
+        operator.answer(_document(row, way_out, data=data), *_shown(row, way_out, operator.now), *_data(row, data))
+
+
+def _read(status: str, cursor: str | None, limit: int) -> tuple[list[SagaRow], str | None]:
+    start = read_cursor(cursor, id=None, unfinished=status, updated_at=None)
+    found = SagaRow.index.query(status, limit=limit, page_size=limit, last_evaluated_key=start)
+    return list(found), write_cursor(found.last_evaluated_key)
+
+
+def _summary(row: SagaRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "saga": row.saga,
+        "status": row.status,
+        "step": row.step_name if row.status in UNFINISHED else None,
+        "direction": row.direction,
+        "owner_id": row.owner_id,
+        "failure": json.loads(row.failure) if row.failure else None,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+    }
+
+
+def _document(row: SagaRow, way_out: str | None, *, data: bool) -> dict[str, Any]:
+    trouble = {
+        "because": row.trouble,
+        "failure": json.loads(row.trouble_failure) if row.trouble_failure else None,
+        "request": row.trouble_request,
+        "then": way_out,
+    }
+    return {
+        **_summary(row),
+        "steps": [{"name": name, "state": state.value} for name, state in row.states().items()],
+        "history": [each.to_dict() for each in row.transitions],
+        "last_request": row.last_event_id,
+        "trouble": trouble if row.trouble else None,
+        **({"data": json.loads(row.data)} if data else {}),
+    }
+
+
+def _way_out(row: SagaRow, operator: Operator) -> str | None:
+    """Answer the command that takes a stuck saga on."""
+    if row.trouble_request is None:
+        return None
+    stage = operator.deployment.stage
+    return f'mailroom dead redrive {row.trouble_request} --source {SAGAS} --why "what was mended" --stage {stage}'
+
+
+def _listed(rows: Sequence[SagaRow], now: datetime) -> Iterator[RenderableType]:
+    if not rows:
+        yield paragraph("No such sagas: all are finished.")
+        return
+    yield columns(
+        ("id", "saga", "status", "step", "last moved"),
+        ((row.id, row.saga, row.status, _place(row), age(row.updated_at, now)) for row in rows),
+    )
+
+
+def _place(row: SagaRow) -> str:
+    return row.step_name if row.direction == Direction.ACTION else f"undo {row.step_name}"
+
+
+def _next(cursor: str | None) -> Iterator[RenderableType]:
+    if cursor:
+        yield Text(f"More: --cursor {cursor}", overflow="ignore", no_wrap=True)
+
+
+def _shown(row: SagaRow, way_out: str | None, now: datetime) -> Iterator[RenderableType]:
+    failure = row.why_it_compensates
+    yield heading(f"{row.saga}  {row.id}  {row.status}")
+    yield facts(
+        [
+            ("owner", row.owner_id),
+            ("started", f"{row.created_at}, {age(row.created_at, now)}"),
+            ("last moved", f"{row.updated_at}, {age(row.updated_at, now)}"),
+            ("last request", row.last_event_id),
+            ("turned back because", _words(failure) if failure else None),
+        ]
+    )
+    yield heading("Steps")
+    yield facts([(name, state.value) for name, state in row.states().items()])
+    yield from _history(row)
+    if way_out and row.trouble and row.trouble_failure:
+        yield heading(f"Stuck: {_TROUBLES[Trouble(row.trouble)]}")
+        yield paragraph(_words(Failure.from_json(row.trouble_failure)), indent=2)
+        yield paragraph("Then let it go on:", indent=2)
+        yield Text(f"  {way_out}", overflow="ignore", no_wrap=True)
+
+
+def _history(row: SagaRow) -> Iterator[RenderableType]:
+    if row.transitions:
+        yield heading("What happened")
+    for each in row.transitions:
+        what = each.step if each.direction is Direction.ACTION else f"undo {each.step}"
+        yield paragraph(f"{each.at}  {what}: {each.outcome.value}", indent=2)
+        if each.failure:
+            yield paragraph(_words(each.failure), indent=28)
+
+
+def _words(failure: Failure) -> str:
+    return f"{failure.type}: {failure.message}"
+
+
+def _data(row: SagaRow, wanted: bool) -> Iterator[RenderableType]:
+    if wanted:
+        yield heading("Data")
+        yield paragraph(json.dumps(json.loads(row.data), indent=2, ensure_ascii=False), indent=2)

@@ -1,0 +1,120 @@
+"""`mailroom saga list` and `saga show`: what is not finished, what happened, and the way out of being stuck."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from mailroom.failures import Permanent
+from mailroom.saga_consumer import SAGAS
+from mailroom.saga_row import SagaRow
+
+from ..sagas.conftest import BEHAVE, Line, line, raising  # noqa: F401 - a fixture
+from .conftest import Command
+
+Sagas = dict[str, str]
+
+
+@pytest.fixture
+def sagas(line: Line, mailroom: Command) -> Sagas:
+    """A saga in each state, by it."""
+    made = {"completed": line.start()}
+    line.run()
+    BEHAVE["hotel"] = raising(Permanent("no room"))
+    made["compensated"] = line.start()
+    line.run()
+    BEHAVE["no_flight"] = raising(Permanent("the airline is gone"))
+    made["stuck"] = line.start()
+    line.run()
+    made["compensating"] = line.start()
+    for _ in range(2):
+        line.carry()
+        line.deliver()
+    line.clock.advance(1)
+    made["running"] = line.start()
+    return made
+
+
+def test_a_list_has_what_is_not_finished__what_is_stuck_first(sagas: Sagas, mailroom: Command) -> None:
+    listed = mailroom("saga", "list", "--json").json["sagas"]
+    assert [each["status"] for each in listed] == ["stuck", "running", "compensating"]
+    assert [each["id"] for each in listed] == [sagas[each["status"]] for each in listed]
+
+
+@pytest.mark.parametrize("status", ["stuck", "running", "compensating"])
+def test_a_list_can_be_of_one_status(sagas: Sagas, mailroom: Command, status: str) -> None:
+    listed = mailroom("saga", "list", "--status", status, "--json").json["sagas"]
+    assert [each["id"] for each in listed] == [sagas[status]]
+
+
+def test_what_is_finished_is_on_no_list__and_that_is_said(mailroom: Command) -> None:
+    answer = mailroom("saga", "list", "--status", "completed")
+    assert answer.code == 2
+    assert "show tells of one by its id" in " ".join(answer.err.replace("│", " ").split())
+
+
+def test_a_list_comes_in_pages(sagas: Sagas, mailroom: Command) -> None:
+    seen, cursor = [], []
+    for _ in range(9):
+        page = mailroom("saga", "list", "--limit", "1", *cursor, "--json").json
+        seen += [each["status"] for each in page["sagas"]]
+        if page["cursor"] is None:
+            break
+        cursor = ["--cursor", page["cursor"]]
+    assert seen == ["stuck", "running", "compensating"]
+
+
+def test_a_cursor_that_is_none_is_refused(mailroom: Command) -> None:
+    assert mailroom("saga", "list", "--cursor", "nonsense").code == 2
+
+
+def test_a_list_says_where_each_stands(sagas: Sagas, mailroom: Command) -> None:
+    words = mailroom("saga", "list").words
+    assert f"{sagas['stuck']} trip stuck undo flight" in words
+    assert f"{sagas['running']} trip running flight" in words
+
+
+def test_a_list_of_nothing_says_so(line: Line, mailroom: Command) -> None:
+    assert mailroom("saga", "list").words == "No such sagas: all are finished."
+
+
+def test_show_tells_each_step_and_why_it_turned_back(sagas: Sagas, mailroom: Command) -> None:
+    answer = mailroom("saga", "show", sagas["compensated"])
+    assert answer.code == 0
+    assert "flight undone hotel failed car not begun" in answer.words
+    assert "turned back because Permanent: no room" in answer.words
+    assert "undo flight: done" in answer.words
+    assert "redrive" not in answer.words
+
+
+def test_show_tells_the_way_out_of_being_stuck__as_a_command_that_works(
+    sagas: Sagas, mailroom: Command, line: Line
+) -> None:
+    shown = mailroom("saga", "show", sagas["stuck"], "--json").json
+    assert shown["trouble"]["because"] == "compensation"
+    assert shown["trouble"]["failure"]["message"] == "the airline is gone"
+    command = shlex.split(shown["trouble"]["then"])
+    assert command[:3] == ["mailroom", "dead", "redrive"]
+    assert command[3] == SagaRow.get(sagas["stuck"]).trouble_request
+    assert command[3] in line.queue.dead[0]
+    assert command[command.index("--source") + 1] == SAGAS
+    assert shown["trouble"]["then"] in mailroom("saga", "show", sagas["stuck"]).out
+
+
+def test_show_tells_what_the_steps_work_on__if_it_is_asked_to(sagas: Sagas, mailroom: Command) -> None:
+    assert "data" not in mailroom("saga", "show", sagas["running"], "--json").json
+    assert mailroom("saga", "show", sagas["running"], "--data", "--json").json["data"] == {"told": ""}
+    assert '"told": ""' in mailroom("saga", "show", sagas["running"], "--data").out
+
+
+def test_every_saga_can_be_shown(sagas: Sagas, mailroom: Command) -> None:
+    for status, saga_id in sagas.items():
+        assert mailroom("saga", "show", saga_id, "--json").json["status"] == status
+        assert mailroom("saga", "show", saga_id).code == 0
+
+
+def test_a_saga_that_is_not_there_is_said_to_be_unknown(mailroom: Command, line: Callable[..., object]) -> None:
+    answer = mailroom("saga", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
+    assert (answer.code, "there is no saga 01ARZ3NDEKTSV4RRFFQ69G5FAV" in answer.err) == (1, True)

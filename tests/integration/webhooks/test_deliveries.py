@@ -1,0 +1,375 @@
+"""Deliveries: each event reaches each webhook that wants it, signed, under one id, and no receiver delays another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from standardwebhooks import WebhookVerificationError
+
+from app.webhooks import Webhook
+from mailroom.idempotency import IdempotencyRow
+from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent
+from mailroom.testing import ManualClock
+from tests.faults import Died, failing, throttled
+from tests.log_lines import Lines
+from tests.receiver import Receiver, Visit, listening
+
+from .conftest import EVENT, TYPES, Line, Subscriber, Verify
+
+
+def test_an_event_arrives_as_standard_webhooks_has_it(
+    line: Line, subscriber: Subscriber, receiver: Receiver, clock: ManualClock
+) -> None:
+    webhook_id = subscriber.to(receiver)
+    clock.advance(60)
+    line.happen()
+
+    assert line.deliver() == 0
+
+    (got,) = receiver.got
+    assert got.body == (
+        b'{"type":"repo.created","timestamp":"2030-01-01T00:00:00.000Z",'
+        b'"data":{"repo_id":"1","name":"tool","owner_id":"owner-1","former_name":"old"}}'
+    )
+    assert got.headers["content-type"] == "application/json"
+    assert got.headers["webhook-id"] == f"msg_{EVENT}_{webhook_id}"
+    assert got.headers["webhook-timestamp"] == str(int(clock.now().timestamp()))
+
+
+def test_a_delivery_verifies__and_a_byte_more_does_not(
+    line: Line, subscriber: Subscriber, receiver: Receiver, verify: Verify
+) -> None:
+    webhook_id = subscriber.to(receiver)
+    line.happen(name="caf\u00e9 \u2028 \U0001f4ee")
+    line.deliver()
+
+    (got,) = receiver.got
+    secret = subscriber.secrets(webhook_id)["current"]
+    assert verify(got, secret)["data"]["name"] == "caf\u00e9 \u2028 \U0001f4ee"
+    for forged in (got.body + b" ", got.body.replace(b"owner-1", b"owner-2")):
+        with pytest.raises(WebhookVerificationError):
+            verify(type(got)(got.path, got.headers, forged), secret)
+
+
+def test_a_delivery_verifies_with_the_old_and_the_new_secret__while_keys_change(
+    line: Line, subscriber: Subscriber, receiver: Receiver, verify: Verify, rotate: Callable[..., None]
+) -> None:
+    webhook_id = subscriber.to(receiver)
+    old = subscriber.secrets(webhook_id)
+    assert old["next"] is None
+    rotate(b"1", b"2")
+    during = subscriber.secrets(webhook_id)
+    line.happen()
+    line.deliver()
+
+    (got,) = receiver.got
+    assert during["current"] == old["current"] != during["next"]
+    assert verify(got, during["current"]) == verify(got, during["next"])
+    rotate(b"2")
+    assert subscriber.secrets(webhook_id) == {"current": during["next"], "next": None}
+
+
+def test_each_webhook_gets_what_it_wants__signed_with_a_secret_of_its_own(
+    line: Line, subscriber: Subscriber, verify: Verify
+) -> None:
+    with listening() as all_of_it, listening() as renames, listening() as other:
+        everything, _ = subscriber.to(all_of_it), subscriber.to(renames, "repo.renamed")
+        subscriber.to(other, owner_id="owner-2")
+        line.happen("repo.created")
+        line.happen("repo.renamed", event_id=EVENT.replace("5FAV", "5FAW"))
+        line.deliver()
+
+    assert len(all_of_it.got) == 2
+    (got,) = renames.got
+    assert b'"type":"repo.renamed"' in got.body
+    assert other.got == []
+    with pytest.raises(WebhookVerificationError):
+        verify(got, subscriber.secrets(everything)["current"])
+
+
+def test_a_transfer_is_told_to_both_owners(line: Line, subscriber: Subscriber) -> None:
+    with listening() as new, listening() as former:
+        subscriber.to(new)
+        subscriber.to(former, owner_id="owner-2")
+        line.happen("repo.transferred", former_owner_id="owner-2")
+        line.deliver()
+
+    assert new.got[0].body == former.got[0].body
+
+
+def test_a_delivery_has_one_id_in_every_attempt__and_is_signed_anew(
+    line: Line, subscriber: Subscriber, receiver: Receiver, verify: Verify
+) -> None:
+    webhook_id = subscriber.to(receiver)
+    receiver.behave = lambda visit: visit.answer(500)
+    line.happen()
+    line.deliver()
+    receiver.behave = lambda visit: visit.answer(200)
+    line.wait_of_the_next()
+    line.deliver()
+
+    first, second = receiver.got
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.body == second.body
+    assert first.headers["webhook-timestamp"] < second.headers["webhook-timestamp"]
+    verify(second, subscriber.secrets(webhook_id)["current"])
+
+
+def test_an_event_that_comes_twice_is_delivered_once(line: Line, subscriber: Subscriber, receiver: Receiver) -> None:
+    subscriber.to(receiver)
+    line.happen()
+    line.happen()
+    line.deliver_for_good()
+
+    assert len(receiver.got) == 1
+
+
+def test_a_broken_receiver_touches_no_other(line: Line, subscriber: Subscriber, receiver: Receiver) -> None:
+    def reset(visit: Visit) -> None:
+        visit.connection.close()
+
+    with listening(reset) as broken:
+        subscriber.to(broken)
+        subscriber.to(receiver)
+        for letter in "ABC":
+            line.happen(event_id=EVENT.replace("5FAV", f"5FA{letter}"))
+
+        assert line.deliver() == 3
+
+    assert len(receiver.got) == 3
+
+
+# What a receiver answers
+
+
+@pytest.mark.parametrize("status", [301, 302, 400, 401, 404, 409, 500, 503])
+def test_whatever_is_no_success_comes_again(
+    line: Line, subscriber: Subscriber, receiver: Receiver, status: int
+) -> None:
+    receiver.behave = lambda visit: visit.answer(status, location="/elsewhere")
+    subscriber.to(receiver)
+    line.happen()
+
+    assert line.deliver() == 1
+    assert 240 <= line.wait_of_the_next() <= 361
+    assert len(receiver.got) == 1
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_any_success_will_do(line: Line, subscriber: Subscriber, receiver: Receiver, status: int) -> None:
+    receiver.behave = lambda visit: visit.answer(status, b"thanks")
+    subscriber.to(receiver)
+    line.happen()
+
+    assert line.deliver() == 0
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"),
+    [
+        (lambda now: "1800", 1_800),
+        (lambda now: "0", 240),
+        (lambda now: "86400", 3_600),
+        (lambda now: "999999999", 3_600),
+        (lambda now: format_datetime(now + timedelta(seconds=1_800), usegmt=True), 1_800),
+        (lambda now: format_datetime(now - timedelta(seconds=1_800), usegmt=True), 240),
+        (lambda now: (now + timedelta(seconds=1_800)).strftime("%A, %d-%b-%y %H:%M:%S GMT"), 1_800),
+        (lambda now: "soon", 240),
+        (lambda now: "-5", 240),
+        (lambda now: "1800.5", 240),
+        (lambda now: "\u0663", 240),
+        (lambda now: "Thu, 99 Jan 9999 99:99:99 GMT", 240),
+        (lambda now: "", 240),
+    ],
+)
+def test_a_receiver_is_left_alone_for_as_long_as_it_asks__within_bounds(
+    line: Line,
+    subscriber: Subscriber,
+    receiver: Receiver,
+    clock: ManualClock,
+    asked: Callable[[Any], str],
+    waited: int,
+) -> None:
+    header = asked(clock.now())
+    receiver.behave = lambda visit: visit.answer(429, retry_after=header.encode().decode("latin-1"))
+    subscriber.to(receiver)
+    line.happen()
+    line.deliver()
+
+    assert waited <= line.wait_of_the_next() <= max(waited, 360) + 1
+
+
+def test_a_receiver_that_is_gone_for_good_is_disabled__and_says_why(
+    line: Line, subscriber: Subscriber, receiver: Receiver, clock: ManualClock, logs: Lines
+) -> None:
+    receiver.behave = lambda visit: visit.answer(410, b"moved out")
+    webhook_id = subscriber.to(receiver)
+    line.happen()
+    line.happen(event_id=EVENT.replace("5FAV", "5FAW"))
+
+    assert line.deliver() == 0
+
+    shown = subscriber.show(webhook_id)
+    assert (shown["status"], shown["disabled_reason"]) == ("disabled", "the receiver answered 410 Gone")
+    assert shown["disabled_at"] == "2030-01-01T00:00:00.000Z"
+    assert len(receiver.got) == 1
+    said = [each["message"] for each in logs() if each["message"].startswith("webhook ")]
+    assert said == [LogEvent.WEBHOOK_DISABLED, LogEvent.WEBHOOK_SKIPPED]
+
+
+def test_nothing_is_sent_to_a_disabled_webhook(line: Line, subscriber: Subscriber, receiver: Receiver) -> None:
+    receiver.behave = lambda visit: visit.answer(410)
+    subscriber.to(receiver)
+    line.happen()
+    line.deliver()
+    line.happen(event_id=EVENT.replace("5FAV", "5FAW"))
+    line.deliver()
+
+    assert len(receiver.got) == 1
+    assert line.deliveries.hidden == []
+
+
+def test_a_webhook_that_was_deleted_gets_nothing__not_even_what_was_on_its_way(
+    line: Line, subscriber: Subscriber, receiver: Receiver, client: Any, logs: Lines
+) -> None:
+    receiver.behave = lambda visit: visit.answer(500)
+    webhook_id = subscriber.to(receiver)
+    line.happen()
+    line.deliver()
+    client.delete(f"/api/v1/webhooks/{webhook_id}")
+    line.deliver_for_good()
+
+    assert len(receiver.got) == 1
+    assert (line.deliveries.dead, line.deliveries.hidden) == ([], [])
+    (skipped,) = [each for each in logs() if each["message"] == LogEvent.WEBHOOK_SKIPPED]
+    assert (skipped["reason"], skipped["webhook_id"]) == ("it was deleted", webhook_id)
+
+
+def test_a_webhook_that_is_deleted_during_a_410_stays_deleted(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    def gone(visit: Visit) -> None:
+        Webhook(webhook_id).delete()
+        visit.answer(410)
+
+    receiver.behave = gone
+    webhook_id = subscriber.to(receiver)
+    line.happen()
+    line.deliver_for_good()
+
+    assert list(Webhook.scan()) == []
+    assert line.deliveries.dead == []
+
+
+# What becomes of what cannot be delivered
+
+
+def test_a_delivery_that_never_succeeds_is_a_dead_letter__that_says_where_and_what(
+    line: Line, subscriber: Subscriber, receiver: Receiver, logs: Lines
+) -> None:
+    receiver.behave = lambda visit: visit.answer(500, b'{"error": "no\x1b[2J disk"}\n')
+    webhook_id = subscriber.to(receiver, path="/secret-path")
+    line.happen()
+    line.deliver_for_good()
+
+    assert len(receiver.got) == 5
+    assert len(line.deliveries.dead) == 1
+    (record,) = [row for row in IdempotencyRow.scan() if row.failing == "webhook_deliveries"]
+    host = receiver.url.removeprefix("http://")
+    assert f"webhook {webhook_id} at {host} answered 500: \\\"{{'error': 'no[2J disk'}}\\\"" in record.failure
+    assert "secret-path" not in record.failure
+    failed = [each for each in logs() if each["message"] == LogEvent.WEBHOOK_FAILED]
+    assert len(failed) == 5
+    assert {(each["event_id"], each["webhook_id"], each["host"], each["status"]) for each in failed} == {
+        (EVENT, webhook_id, host, 500)
+    }
+    assert all(isinstance(each["ms"], int) for each in failed)
+
+
+def test_an_address_that_may_not_be_reached_is_dead_at_once__and_names_the_rule(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    webhook_id = subscriber.to(receiver)
+    Webhook(webhook_id).update([Webhook.url.set("https://169.254.169.254/latest/meta-data/")])
+    line.happen()
+    line.deliver_for_good()
+
+    (record,) = [row for row in IdempotencyRow.scan() if row.failing == "webhook_deliveries"]
+    assert "no address that may be reached: link-local" in record.failure
+    assert len(line.deliveries.dead) == 1
+
+
+def test_no_secret_of_ours_is_in_a_log_line_or_a_row(
+    line: Line, subscriber: Subscriber, receiver: Receiver, logs: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def echo(visit: Visit) -> None:
+        visit.answer(500, repr(receiver.got[-1]).encode())
+
+    receiver.behave = echo
+    webhook_id = subscriber.to(receiver)
+    secret = str(subscriber.secrets(webhook_id)["current"])
+    line.happen()
+    line.deliver_for_good()
+
+    written = f"{logs()} {[row.attribute_values for row in (*IdempotencyRow.scan(), *Webhook.scan())]}"
+    assert webhook_id in written
+    assert secret.removeprefix("whsec_") not in written + capsys.readouterr().out
+
+
+def test_a_message_that_is_too_old_for_its_secret_still_verifies__since_it_is_signed_when_it_is_sent(
+    line: Line, subscriber: Subscriber, receiver: Receiver, verify: Verify, rotate: Callable[..., None]
+) -> None:
+    receiver.behave = lambda visit: visit.answer(500)
+    webhook_id = subscriber.to(receiver)
+    line.happen()
+    line.deliver()
+    rotate(b"2")
+    receiver.behave = lambda visit: visit.answer(200)
+    line.wait_of_the_next()
+    line.deliver()
+
+    verify(receiver.got[-1], subscriber.secrets(webhook_id)["current"])
+
+
+def test_a_process_that_dies_after_the_post_sends_it_again_with_the_same_id(
+    line: Line, subscriber: Subscriber, receiver: Receiver, clock: ManualClock, runtime: Runtime
+) -> None:
+    subscriber.to(receiver)
+    line.happen()
+
+    with failing(lambda call: call.operation == "TransactWriteItems" and len(receiver.got) == 1, lambda _: Died()):
+        with pytest.raises(Died):
+            line.deliver()
+        clock.advance(runtime.timings.consumer_timeout * 6 + 1)
+    line.deliver_for_good()
+
+    assert len(receiver.got) == 2
+    assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
+
+
+def test_nothing_is_sent_unsigned__when_the_keys_cannot_be_read(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    subscriber.to(receiver)
+    line.happen()
+    with failing("GetSecretValue", throttled, times=9):
+        assert line.deliver() == 1
+    assert receiver.got == []
+    line.deliver_for_good()
+    assert len(receiver.got) == 1
+
+
+def test_every_event_of_a_repository_can_be_subscribed_to(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    subscriber.to(receiver)
+    for number, each in enumerate(TYPES):
+        line.happen(each, event_id=EVENT.replace("5FAV", f"5FA{number}"), former_owner_id="owner-1")
+    line.deliver()
+
+    assert sorted(each for each in TYPES for got in receiver.got if each.encode() in got.body) == sorted(TYPES)
