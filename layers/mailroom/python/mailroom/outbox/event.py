@@ -77,6 +77,8 @@ class Envelope:
         What the event is about, e.g. `repos/42`. Events of a subject are published in order.
     after
         The id of the subject's previous event.
+    redriven
+        How often an operator brought it back from the dead. It is not on the wire.
     """
 
     id: str
@@ -87,6 +89,7 @@ class Envelope:
     payload: str
     traceparent: str | None = None
     after: str | None = None
+    redriven: int = 0
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

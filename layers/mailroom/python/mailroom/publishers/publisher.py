@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 from mailroom.failures import Failure
 from mailroom.needs import LayerNeed, Need
@@ -24,6 +24,7 @@ class Sent:
 
 SENT = Sent()
 Outcome = Sent | Failure
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,13 @@ class PublisherKind(Publisher, Protocol):
 
 
 _KINDS = {
+    "amqp": "rabbitmq:RabbitMqPublisher",
+    "amqps": "rabbitmq:RabbitMqPublisher",
     "eventbridge": "eventbridge:EventBridgePublisher",
+    "kafka": "kafka:KafkaPublisher",
+    "sns": "sns:SnsPublisher",
+    "sqs": "sqs:SqsPublisher",
+    "ymq": "ymq:YmqPublisher",
 }
 """The class of each scheme, by the module in this package that it is in."""
 
@@ -153,14 +160,19 @@ class Destination:
 
 def batches(events: Sequence[Envelope], publisher: Publisher) -> Iterator[list[Envelope]]:
     """Cut events into batches within a destination's limits, in order."""
-    batch: list[Envelope] = []
+    return within(publisher.limits, events, publisher.size)
+
+
+def within(limits: Limits, entries: Iterable[E], size: Callable[[E], int]) -> Iterator[list[E]]:
+    """Cut entries of whatever kind into as many as one call takes, in order."""
+    batch: list[E] = []
     total = 0
-    for event in events:
-        size = publisher.size(event)
-        if batch and (len(batch) == publisher.limits.entries or total + size > publisher.limits.call_bytes):
+    for entry in entries:
+        bytes_more = size(entry)
+        if batch and (len(batch) == limits.entries or total + bytes_more > limits.call_bytes):
             yield batch
             batch, total = [], 0
-        batch.append(event)
-        total += size
+        batch.append(entry)
+        total += bytes_more
     if batch:
         yield batch
