@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from mailroom import clients
 from mailroom.failures import Unavailable
@@ -19,8 +20,8 @@ def secret_need(name: str) -> Need:
     return Need(("secretsmanager:GetSecretValue",), resource)
 
 
-def read_secret(name: str, *fields: str) -> dict[str, str]:
-    """Answer these fields of a secret that is a JSON object, all of them texts.
+def read_secret(name: str, *fields: str, may_have: Sequence[str] = ()) -> dict[str, str]:
+    """Answer these fields of a secret that is a JSON object, all of them texts, and others that it may have.
 
     Raises
     ------
@@ -38,4 +39,5 @@ def read_secret(name: str, *fields: str) -> dict[str, str]:
     if not all(isinstance(found.get(field), str) and found[field] for field in fields):
         wanted = ", ".join(f'"{field}": "…"' for field in fields)
         raise Unavailable(f"the secret {name} does not hold what it should: put {{{wanted}}} into it")
-    return {field: found[field] for field in fields}
+    others = (field for field in may_have if isinstance(found.get(field), str))
+    return {field: found[field] for field in (*fields, *others)}
