@@ -17,6 +17,9 @@ from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from mailroom.testing import FakePublisher, ManualClock
+from tests.moto_server import moto_server
+
+from .messages import KEYS, REGION, Messages, answering, sns_destination, sqs_destination, ymq_destination
 
 BUS = "bus"
 CHECK_PERIOD = 60.0
@@ -43,13 +46,17 @@ def envelopes(count: int, **changes: Any) -> list[Envelope]:
         "time": "2030-01-01T00:00:00.000Z",
         "payload": "{}",
     }
-    return [Envelope(id=f"01JDW3NDEKTSV4RRFFQ69G5F{n:02d}-03", **(attributes | changes)) for n in range(count)]
+    return [Envelope(**{"id": f"01JDW3NDEKTSV4RRFFQ69G5F{n:02d}-03", **attributes, **changes}) for n in range(count)]
 
 
 class Destination(Protocol):
     """A publisher, and what its other side can be told and asked."""
 
     publisher: Publisher
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether what arrives a second time, soon after the first, vanishes."""
 
     def refuse(self, codes: Mapping[str, str]) -> None:
         """Answer these events, by id, with an AWS error code of their own; take the others."""
@@ -61,6 +68,8 @@ class Destination(Protocol):
 
 class FakeDestination:
     """The destination that other tests use."""
+
+    deduplicates = False
 
     def __init__(self) -> None:
         self.publisher = FakePublisher()
@@ -82,6 +91,8 @@ Answer = dict[str, Any]
 
 class EventBridgeDestination:
     """A bus that answers as it is told: what the client serialized is what it sees."""
+
+    deduplicates = False
 
     def __init__(self, clock: ManualClock) -> None:
         clients.events().create_event_bus(Name=BUS)
@@ -162,8 +173,41 @@ def bus(clock: ManualClock) -> Iterator[EventBridgeDestination]:
         yield connected
 
 
-@pytest.fixture(params=["fake", "eventbridge"])
-def destination(request: pytest.FixtureRequest) -> Destination:
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """Moto by HTTP: host and port."""
+    with moto_server() as place:
+        yield place
+
+
+@contextmanager
+def _to_messages(name: str, request: pytest.FixtureRequest) -> Iterator[Messages]:
+    scheme, _, kind = name.partition("-")
+    queue = f"things.{kind}" if kind else "things"
+    if scheme == "ymq":
+        made = ymq_destination(queue, request.getfixturevalue("server"))
+        client = clients.sqs_elsewhere(f"http://{request.getfixturevalue('server')}", region=REGION, **KEYS)
+    else:
+        made = (sns_destination if scheme == "sns" else sqs_destination)(queue)
+        client = getattr(clients, scheme)(REGION)
+    with answering(made, client) as messages:
+        yield messages
+
+
+@pytest.fixture(params=["sqs", "sqs-fifo", "sns", "sns-fifo", "ymq", "ymq-fifo"])
+def messages(request: pytest.FixtureRequest) -> Iterator[Messages]:
+    """Each destination that takes batches of messages, in turn."""
+    with _to_messages(request.param, request) as made:
+        yield made
+
+
+@pytest.fixture(params=["fake", "eventbridge", "sqs", "sqs-fifo", "sns", "sns-fifo", "ymq", "ymq-fifo"])
+def destination(request: pytest.FixtureRequest) -> Iterator[Destination]:
     """Each destination in turn."""
-    chosen: Destination = FakeDestination() if request.param == "fake" else request.getfixturevalue("bus")
-    return chosen
+    if request.param == "fake":
+        yield FakeDestination()
+    elif request.param == "eventbridge":
+        yield request.getfixturevalue("bus")
+    else:
+        with _to_messages(request.param, request) as made:
+            yield made

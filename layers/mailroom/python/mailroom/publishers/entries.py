@@ -52,15 +52,26 @@ def failure_of_entry(refused: Mapping[str, Any]) -> Failure:
     return failure
 
 
-def advised(outcome: Outcome, place: str, *, actions: Sequence[str]) -> Outcome:
-    """Answer an outcome, and with a refusal by the place itself what to do about it."""
+def advised(outcome: Outcome, place: str, *, remedy: str) -> Outcome:
+    """Answer an outcome, and with a refusal by the place itself what to do about it.
+
+    Parameters
+    ----------
+    remedy
+        What to do about a place that does not take us for who we are.
+    """
     if not isinstance(outcome, Failure) or not is_refusal(outcome):
         return outcome
     if outcome.type in NOT_THERE:
         advice = f"{place} is not there: make it, or name another in publisher_url"
     else:
-        advice = f"{place} refuses us: allow {' and '.join(actions)} to the relay, or mend its keys"
+        advice = f"{place} refuses us: {remedy}"
     return replace(outcome, message=f"{advice} ({outcome.message})")
+
+
+def allow(actions: Sequence[str]) -> str:
+    """Answer what to do about a place of AWS that refuses us."""
+    return f"allow {' and '.join(actions)} to the relay, in the place's own policy too if it is another account's"
 
 
 def is_refusal(outcome: Outcome) -> bool:

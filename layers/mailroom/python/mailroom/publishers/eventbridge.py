@@ -16,7 +16,7 @@ from mailroom.clock import Clock
 from mailroom.failures import FailureKind, Unavailable, failure_of, failure_of_code
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
-from mailroom.publishers.entries import advised, send_each
+from mailroom.publishers.entries import advised, allow, send_each
 from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Limits, Outcome
 
@@ -79,7 +79,7 @@ class EventBridgePublisher:
             self._check_bus()
         except Exception as error:  # whatever it was, it is the bus's and no event's
             failure = replace(failure_of(error), kind=FailureKind.UNAVAILABLE)
-            return [advised(failure, f"the bus {self._bus}", actions=ACTIONS)] * len(events)
+            return [advised(failure, f"the bus {self._bus}", remedy=allow(ACTIONS))] * len(events)
         return send_each([self._entry(event) for event in events], self._send)
 
     def _entry(self, event: Envelope) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from mailroom import clients
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
-from mailroom.publishers.entries import advised, outcomes_by_id, send_each
+from mailroom.publishers.entries import advised, allow, outcomes_by_id, send_each
 from mailroom.publishers.messages import attributes_of, ordering_of, size_of_message
 from mailroom.publishers.place import Arn, Place
 from mailroom.publishers.publisher import Limits, Outcome
@@ -58,7 +58,7 @@ class SnsPublisher:
         if not events:
             return []
         outcomes = send_each([self._entry(str(n), event) for n, event in enumerate(events)], self._send)
-        return [advised(each, self._topic.text, actions=ACTIONS) for each in outcomes]
+        return [advised(each, self._topic.text, remedy=allow(ACTIONS)) for each in outcomes]
 
     def _entry(self, id_: str, event: Envelope) -> dict[str, Any]:
         entry = {"Id": id_, "Message": event.to_json(), "MessageAttributes": attributes_of(event)}

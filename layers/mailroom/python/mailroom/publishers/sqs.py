@@ -11,7 +11,7 @@ from mailroom import clients
 from mailroom.failures import FailureKind, failure_of
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
-from mailroom.publishers.entries import advised, is_refusal, outcomes_by_id, send_each
+from mailroom.publishers.entries import advised, allow, is_refusal, outcomes_by_id, send_each
 from mailroom.publishers.messages import attributes_of, ordering_of, size_of_message
 from mailroom.publishers.place import Arn, Place, is_fifo
 from mailroom.publishers.publisher import Limits, Outcome
@@ -40,15 +40,18 @@ class SqsPublisher:
         Finds the queue; what it raises is the queue's fault and no event's.
     name
         What it is called in failures; with `.fifo` at the end it keeps the order.
+    remedy
+        What to do when it does not take us for who we are.
     """
 
     limits: ClassVar = Limits(entries=MAX_BATCH, entry_bytes=MAX_MESSAGE_BYTES, call_bytes=MAX_MESSAGE_BYTES)
     layer: ClassVar[str | None] = None
     size = staticmethod(size_of_message)
 
-    def __init__(self, connect: Callable[[], Connection], *, name: str) -> None:
+    def __init__(self, connect: Callable[[], Connection], *, name: str, remedy: str) -> None:
         self._connect = connect
         self._name = name
+        self._remedy = remedy
         self._connection: Connection | None = None
         self._lock = Lock()
         self.keeps_order = is_fifo(name)
@@ -67,7 +70,7 @@ class SqsPublisher:
     def at(cls, place: Place, runtime: Runtime) -> Self:
         """Make the publisher for the queue of this ARN, in whichever region it is."""
         arn = place.arn("sqs")
-        return cls(lambda: _queue_of(arn), name=arn.text)
+        return cls(lambda: _queue_of(arn), name=arn.text, remedy=allow(ACTIONS))
 
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
         """Send the events, up to ten of them and as many bytes as one may have alone."""
@@ -77,7 +80,7 @@ class SqsPublisher:
             client, url = self._connected()
         except Exception as error:
             failure = replace(failure_of(error), kind=FailureKind.UNAVAILABLE)
-            return [advised(failure, self._name, actions=ACTIONS)] * len(events)
+            return [advised(failure, self._name, remedy=self._remedy)] * len(events)
         entries = [self._entry(str(number), event) for number, event in enumerate(events)]
         return [self._advised(outcome) for outcome in send(client, url, entries)]
 
@@ -94,7 +97,7 @@ class SqsPublisher:
     def _advised(self, outcome: Outcome) -> Outcome:
         if is_refusal(outcome):
             self._connection = None
-        return advised(outcome, self._name, actions=ACTIONS)
+        return advised(outcome, self._name, remedy=self._remedy)
 
 
 def send(client: SQSClient, url: str, entries: Sequence[Any]) -> list[Outcome]:

@@ -53,7 +53,8 @@ class YmqPublisher(SqsPublisher):
         scheme = "http" if host in _LOOPBACK else "https"
         endpoint = f"{scheme}://{host}:{port}"
         url = f"{endpoint}/{server.path}"
-        return cls(lambda: (_client(endpoint, server), url), name=url)
+        remedy = f"put keys that may write to it into the secret {server.options['secret']}"
+        return cls(lambda: (_client(endpoint, server), url), name=url, remedy=remedy)
 
 
 def _server(place: Place) -> Server:
