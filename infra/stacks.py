@@ -74,7 +74,7 @@ class ServiceStack(Stack):
                 signing_secret=data.signing_secret.arn,
                 reports_bucket=data.reports.name,
             ),
-            layers=Layers(self, "Layers", stage=stage).all,
+            layers=Layers(self, "Layers", stage=stage),
         )
         self.api = PublicApi(self, "Api", surroundings=surroundings, access=application.api)
         self.operations = OperationsApi(self, "Operations", surroundings=surroundings)

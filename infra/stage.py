@@ -10,7 +10,7 @@ from typing import Self
 from aws_cdk import RemovalPolicy
 from aws_cdk.aws_logs import RetentionDays
 
-from infra.layout import DEPENDENCIES
+from infra.layout import LAYERS
 from mailroom.peers import NONE
 from mailroom.settings import Auth
 from mailroom.timings import Timings, timings_of
@@ -70,8 +70,8 @@ class StageConfig:
         Whether it is deployed to AWS; if not, to the emulator, which traces nothing and speaks plain HTTP.
     keeps_data
         Whether tables and queues survive their stack, and tables can be restored to any second.
-    dependencies
-        The folder of the dependencies layer, as `make build` or `make build-aws` left it.
+    built_layers
+        Where `make build` and `make build-aws` leave the layers.
     email_sender
         Where the application's e-mails come from.
     alarm_email
@@ -91,7 +91,7 @@ class StageConfig:
     tokens: Tokens | None
     on_aws: bool
     keeps_data: bool
-    dependencies: Path
+    built_layers: Path
     email_sender: str
     alarm_email: str | None
     log_retention: RetentionDays
@@ -109,7 +109,7 @@ class StageConfig:
         email_sender: str,
         alarm_email: str | None = None,
         tokens: Tokens | None = None,
-        dependencies: Path | None = None,
+        built_layers: Path = LAYERS,
     ) -> Self:
         """Answer the stage of this name: `local`, `dev`, and production for every other name.
 
@@ -130,7 +130,7 @@ class StageConfig:
             tokens=tokens,
             on_aws=not local,
             keeps_data=production,
-            dependencies=dependencies or DEPENDENCIES / ("local" if local else "aws"),
+            built_layers=built_layers,
             email_sender=email_sender,
             alarm_email=alarm_email,
             log_retention=RetentionDays.THREE_MONTHS if production else RetentionDays.ONE_WEEK,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import aws_lambda as lambda_
-
 from app.settings import AppSettings
+from infra.layers import Layers
 from infra.monitoring import Alarms
 from infra.stage import StageConfig
 from infra.tables import Tables
@@ -30,7 +29,7 @@ class Surroundings:
     tables: Tables
     alarms: Alarms
     settings: tuple[Environment, ...]
-    layers: list[lambda_.LayerVersion]
+    layers: Layers
 
     @property
     def timings(self) -> Timings:
