@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -272,8 +273,12 @@ def test_a_group_is_a_subject__and_an_event_without_one_waits_for_nobody(message
 
 
 @pytest.mark.parametrize("subject", ["x" * 2_000, "ключ", "a b\tc", "\u200b"])
-def test_any_subject_makes_a_group(subject: str, messages: Messages) -> None:
+def test_any_subject_makes_a_group_that_aws_takes(subject: str, messages: Messages) -> None:
     assert messages.publisher.publish(envelopes(1, subject=subject)) == [SENT]
+
+    ((entry,),) = messages.calls
+    for name in ("MessageGroupId", "MessageDeduplicationId"):
+        assert not messages.publisher.keeps_order or re.fullmatch(r"[!-~]{1,128}", entry[name])
 
 
 # What arrives
