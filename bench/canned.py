@@ -38,12 +38,10 @@ SETTINGS = Settings(
     auth="none",
     source="com.example.repos",
     publisher_url="eventbridge://bus",
-    outbox_table="outbox",
-    idempotency_table="idempotency",
-    leases_table="leases",
     cleanup_units=5_000,
     outbound_networks="none",
     signing_secret="signing",  # noqa: S106 - its name
+    **{field: short for short, field in Settings.table_fields().items()},
 )
 
 

@@ -11,6 +11,10 @@ _CHECKED_AGAINST_ANOTHER_RESOURCE = {"events:DescribeEventBus", "events:Describe
 """The emulator holds these against a rule, against a rule's ARN with the name of the default bus in it, and against no
 resource at all, where AWS takes the bus, the rule and the identity."""
 
+_CHECKED_UNDER_ANOTHER_NAME = {"sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:SendMessage"}
+"""To do these in a batch the emulator asks for a right that AWS does not know, such as `sqs:SendMessageBatch`:
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-api-permissions-reference.html"""
+
 _WIDENED = "WidenedForTheEmulator"
 
 
@@ -51,29 +55,30 @@ def _verify_sender(stack: LocalStack) -> None:
 
 
 def _widen_grants(stack: LocalStack) -> None:
-    """Let the roles that have these actions have them on every resource; the others still go without."""
+    """Let the roles that have these actions have them as the emulator checks them; the others still go without."""
     iam = stack.client("iam")
     for page in iam.get_paginator("list_roles").paginate():
         for role in page["Roles"]:
-            if actions := sorted(_granted(iam, role["RoleName"]) & _CHECKED_AGAINST_ANOTHER_RESOURCE):
+            if wider := [each for one in _statements(iam, role["RoleName"]) for each in _widened(one)]:
                 iam.put_role_policy(
                     RoleName=role["RoleName"],
                     PolicyName=_WIDENED,
-                    PolicyDocument=json.dumps(
-                        {
-                            "Version": "2012-10-17",
-                            "Statement": [{"Effect": "Allow", "Action": actions, "Resource": "*"}],
-                        }
-                    ),
+                    PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": wider}),
                 )
 
 
-def _granted(iam: Any, role: str) -> set[str]:
-    """Answer the actions that a role's own policies name, without the one made here."""
-    actions: set[str] = set()
+def _widened(statement: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Answer what the emulator wants beside a statement."""
+    action = statement["Action"]
+    actions = {action} if isinstance(action, str) else set(action)
+    if elsewhere := sorted(actions & _CHECKED_AGAINST_ANOTHER_RESOURCE):
+        yield {"Effect": "Allow", "Action": elsewhere, "Resource": "*"}
+    if batched := sorted(actions & _CHECKED_UNDER_ANOTHER_NAME):
+        yield {"Effect": "Allow", "Action": [f"{each}Batch" for each in batched], "Resource": statement["Resource"]}
+
+
+def _statements(iam: Any, role: str) -> Iterator[dict[str, Any]]:
+    """Answer the statements of a role's own policies, without those made here."""
     for name in iam.list_role_policies(RoleName=role)["PolicyNames"]:
         if name != _WIDENED:
-            for statement in iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]:
-                action = statement["Action"]
-                actions |= {action} if isinstance(action, str) else set(action)
-    return actions
+            yield from iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]

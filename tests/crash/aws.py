@@ -17,6 +17,7 @@ from moto.backends import get_backend
 
 from mailroom import clients
 from mailroom.clock import Clock
+from mailroom.master_keys import SEED
 from mailroom.row import Row, bind
 from mailroom.sources.source import MAX_RECEIVES
 from mailroom.testing import ManualClock
@@ -82,6 +83,7 @@ class Aws:
         self.clock = ManualClock()
         self.tokens = TransactionTokens(lambda: self.clock)
         self._sqs = boto3.client("sqs")
+        self._secrets = boto3.client("secretsmanager")
         clients.forget()
         self.tokens.attach(clients.dynamodb())
         bind(SETTINGS, APP_SETTINGS)
@@ -98,6 +100,7 @@ class Aws:
         self.tokens.forget()
         for table in _backend("dynamodb").tables.values():
             table.items.clear()
+        _backend("secretsmanager").secrets.clear()
         _backend("s3").buckets[APP_SETTINGS.reports_bucket].keys.clear()
         for queue in _backend("sqs").queues.values():
             queue._messages.clear()
@@ -146,6 +149,15 @@ class Aws:
             }
             for message in answer.get("Messages", [])
         ]
+
+    def make_secret(self) -> None:
+        """Make the signing secret as CloudFormation does, with a key that is old: moto's own clock is years behind."""
+        self._secrets.create_secret(Name=SETTINGS.signing_secret, SecretString=json.dumps({SEED: "s" * 64}))
+
+    def secret_versions(self) -> dict[str, str]:
+        """Answer what the signing secret holds and held, by version, the latest last."""
+        versions = _backend("secretsmanager").secrets[SETTINGS.signing_secret].versions
+        return {name: version["secret_string"] for name, version in versions.items()}
 
     def delete(self, receipt: str) -> None:
         """Delete a message that was handled."""

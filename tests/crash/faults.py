@@ -26,6 +26,7 @@ _REFUSALS = {
     "dynamodb": "InternalServerError",
     "events": "InternalException",
     "s3": "SlowDown",
+    "secretsmanager": "InternalServiceError",
     "sqs": "AccessDenied",
 }
 

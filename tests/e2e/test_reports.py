@@ -12,7 +12,7 @@ import pytest
 import urllib3
 
 from local.api import Api
-from local.stack import LocalStack
+from mailroom.upload import MIN_PART, Upload
 
 Eventually = Callable[..., Any]
 NAMES = ["first", "with, a comma", "=1+1", "Ünïcødé"]
@@ -82,7 +82,13 @@ def test_a_report_that_never_was_is_not_there(api: Api) -> None:
     assert (answer.status, answer.headers["content-type"]) == (404, "application/problem+json")
 
 
-def test_the_bucket_is_as_the_template_says(stack: LocalStack, client: Callable[[str], Any]) -> None:
-    bucket = stack.settings["APP_REPORTS_BUCKET"]
-    (rule,) = client("s3").get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
-    assert (rule["Expiration"]["Days"], rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"]) == (8, 1)
+@pytest.mark.usefixtures("runtime")
+def test_a_large_file_leaves_in_parts__with_checksums(client: Callable[[str], Any]) -> None:
+    bucket, data = f"files-{uuid4().hex[:8]}", bytes(range(251)) * 42_000
+    client("s3").create_bucket(Bucket=bucket)
+    with Upload(bucket, "file", content_type="text/csv", file_name="file.csv", part=MIN_PART) as file:
+        for start in range(0, len(data), 1_000_000):
+            file.write(data[start : start + 1_000_000])
+    assert client("s3").get_object(Bucket=bucket, Key="file")["Body"].read() == data
+    assert client("s3").head_object(Bucket=bucket, Key="file")["ETag"].endswith('-3"'), "of so many parts"
+    assert not client("s3").list_multipart_uploads(Bucket=bucket).get("Uploads")

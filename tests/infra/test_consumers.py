@@ -78,6 +78,14 @@ def test_a_delivery_shares_no_invocation__since_a_slow_receiver_would_hold_the_o
     assert mapping["BatchSize"] == 1
 
 
+def test_webhooks_reach_the_public_internet_alone__but_on_a_laptop_itself_too(prod: Assembly, local: Assembly) -> None:
+    def networks(assembly: Assembly) -> str:
+        function = assembly.properties(assembly.function(webhook_deliveries.name))
+        return str(function["Environment"]["Variables"]["MAILROOM_OUTBOUND_NETWORKS"])
+
+    assert (networks(prod), networks(local)) == ("none", "127.0.0.0/8")
+
+
 def test_a_consumer_runs_side_by_side_as_often_as_it_declares__but_for_the_stages_limit(
     prod: Assembly, local: Assembly
 ) -> None:

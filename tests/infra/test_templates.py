@@ -30,6 +30,7 @@ NAMES = {
     "Logs::LogGroup": "LogGroupName",
     "CloudWatch::Alarm": "AlarmName",
     "Lambda::LayerVersion": "LayerName",
+    "SecretsManager::Secret": "Name",
 }
 
 

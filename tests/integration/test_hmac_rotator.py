@@ -131,15 +131,17 @@ def test_a_seed_is_written_down_as_the_key_it_was(runtime: Runtime, clock: Manua
     assert after[0].id == before.id
 
 
-@pytest.mark.parametrize("value", ["{}", "no JSON", '{"keys": []}'])
-def test_a_malformed_secret_fails_the_job__and_is_left_as_it_is(
-    secret: SigningSecret, runtime: Runtime, value: str
+@pytest.mark.parametrize("value", ["s3cr3t", '{"s3cr3t": 1}', '{"seed": "s3cr3t"}', '{"keys": [{"key": "s3cr3t"}]}'])
+def test_a_malformed_secret_fails_the_job__and_is_left_as_it_is_and_not_told(
+    secret: SigningSecret, runtime: Runtime, value: str, logs: Lines
 ) -> None:
     aws, name = clients.secretsmanager(), runtime.settings.signing_secret
     aws.put_secret_value(SecretId=name, SecretString=value)
     with pytest.raises(MalformedSecret):
         rotate(runtime)
     assert aws.get_secret_value(SecretId=name)["SecretString"] == value
+    assert "MalformedSecret" in json.dumps(logs())
+    assert "s3cr3t" not in json.dumps(logs())
 
 
 # Clocks

@@ -290,6 +290,23 @@ def test_after_five_attempts_the_report_has_failed__and_the_letter_is_dead(
     assert Failure.from_json(record.failure).type == "AccessDenied"
 
 
+def test_a_report_fails_once__however_often_its_dying_message_comes(
+    client: ApiClient, inbox: Inbox, bucket: str
+) -> None:
+    report_id = asked(client, inbox)
+    with failing("PutObject", refused("InvalidArgument"), times=999):
+        inbox.deliver_until_dead()
+    assert Report.get(report_id).version == 2, "asked for, and failed"
+
+
+def test_a_report_that_is_ready_does_not_fail_any_more(client: ApiClient, inbox: Inbox, runtime: Runtime) -> None:
+    report_id = asked(client, inbox)
+    assert inbox.deliver()
+    work = UnitOfWork(runtime, reports.access)
+    mark_failed(ReportRequested(report_id=report_id, owner_id="owner-1"), transient(), work)
+    assert not work.has_changes
+
+
 def test_a_redrive_makes_a_failed_report_ready(client: ApiClient, inbox: Inbox, bucket: str) -> None:
     own("a")
     report_id = asked(client, inbox)

@@ -139,6 +139,17 @@ def test_a_malformed_secret_stops_new_processes__and_those_that_know_the_keys_go
         secrets(another().use(SigningKeys))
 
 
+def test_another_seed_replaces_all_keys__in_every_process_within_the_cache(
+    keys: SigningKeys, another: Process, clock: ManualClock, runtime: Runtime, put: Any
+) -> None:
+    before = secrets(keys)
+    put(json.dumps({"seed": "0123456789abcdef" * 4}))
+    clock.advance(runtime.timings.signing_key_cache)
+    after = secrets(keys)
+    assert after == secrets(another().use(SigningKeys))
+    assert (len(after), set(before) & set(after)) == (1, set())
+
+
 def test_a_secret_of_bytes_is_malformed(runtime: Runtime) -> None:
     clients.secretsmanager().put_secret_value(SecretId=runtime.settings.signing_secret, SecretBinary=b"{}")
     with pytest.raises(MalformedSecret):

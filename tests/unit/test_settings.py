@@ -58,6 +58,12 @@ def test_a_wrong_value_is_named__by_its_variable() -> None:
         Settings.from_env(SETTINGS.to_env() | {"MAILROOM_AUTH": "maybe"})
 
 
+@pytest.mark.parametrize("networks", ["127.0.0.1/8", "localhost", "none,127.0.0.0/8"])
+def test_networks_that_are_none_are_refused__before_anything_is_sent(networks: str) -> None:
+    with pytest.raises(SettingsError, match="MAILROOM_OUTBOUND_NETWORKS"):
+        Settings.from_env(SETTINGS.to_env() | {"MAILROOM_OUTBOUND_NETWORKS": networks})
+
+
 def test_the_process_environment_is_read__when_no_other_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in SETTINGS.to_env().items():
         monkeypatch.setenv(variable, value)

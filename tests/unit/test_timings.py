@@ -74,6 +74,12 @@ def test_only_a_laptop_is_impatient() -> None:
         ({"saga_stall": 12 * HOUR + 180}, "saga_stall > what a message may stay hidden (43200 s) + visibility"),
         ({"saga_retention": 25 * DAY - 1}, "saga_retention >= consumer_record_life"),
         ({"sent_retention": HOUR - 1}, "sent_retention >= 1 h"),
+        (
+            {"signing_overlap": 4 * DAY - 1},
+            "signing_overlap >= source_retention, the longest that a webhook is tried",
+        ),
+        ({"signing_key_cache": 7 * DAY}, "signing_key_cache < signing_overlap"),
+        ({"signing_rotation": 7 * DAY}, "signing_overlap < signing_rotation"),
         ({"file_life": DAY - 1}, "file_life is whole days, as S3 counts"),
         ({"file_life": 36 * HOUR}, "file_life is whole days, as S3 counts"),
         ({"link_life": 901}, "link_life <= 15 min, the shortest session of a role"),

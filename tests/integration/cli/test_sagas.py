@@ -109,6 +109,11 @@ def test_show_tells_what_the_steps_work_on__if_it_is_asked_to(sagas: Sagas, mail
     assert '"told": ""' in mailroom("saga", "show", sagas["running"], "--data").out
 
 
+def test_the_requests_of_a_saga_can_be_traced_by_its_subject(sagas: Sagas, mailroom: Command) -> None:
+    traced = mailroom("trace", f"sagas/{sagas['completed']}", "--json").json
+    assert [event["type"] for event in traced["events"]] == ["saga.step_requested"] * 3
+
+
 def test_every_saga_can_be_shown(sagas: Sagas, mailroom: Command) -> None:
     for status, saga_id in sagas.items():
         assert mailroom("saga", "show", saga_id, "--json").json["status"] == status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, StringConstraints
 from pynamodb.attributes import UnicodeAttribute, UnicodeSetAttribute
@@ -17,14 +17,16 @@ from mailroom.clock import timestamp
 from mailroom.http.command import Command
 from mailroom.outbound import Outbound
 from mailroom.outbound_url import MAX_URL, OutboundUrl
+from mailroom.outbox.event import Event
 from mailroom.row import SubjectRow
 from mailroom.unit_of_work import UnitOfWork
 
 MAX_WEBHOOKS = 10
 """Subscriptions of one owner: each of its events becomes as many deliveries at most."""
 
-EVENTS = (RepoCreated, RepoRenamed, RepoTransferred, RepoDeleted)
+RepoEvent = RepoCreated | RepoRenamed | RepoTransferred | RepoDeleted
 """What can be subscribed to."""
+EVENTS: tuple[type[Event], ...] = get_args(RepoEvent)
 EVENT_TYPES = tuple(event.type for event in EVENTS)
 
 Status = Literal["active", "disabled"]

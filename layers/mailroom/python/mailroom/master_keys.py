@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, Base64Encoder, BaseModel, ConfigDict, Encode
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from mailroom.failures import Unavailable
+from mailroom.signing import EndpointKey
 from mailroom.timings import Timings
 
 SEED = "seed"
@@ -57,6 +58,10 @@ class MasterKey(BaseModel):
     def of(cls, id_: str, key: bytes, made_at: datetime) -> MasterKey:
         """Make one of its bytes."""
         return cls.model_construct(id=id_, key=key, made_at=made_at)
+
+    def endpoint_key(self, endpoint_id: str) -> EndpointKey:
+        """Answer what an endpoint's messages are signed with under this key."""
+        return EndpointKey.derive(self.id, self.key, endpoint_id)
 
 
 class MasterKeys(BaseModel):

@@ -69,6 +69,11 @@ class StepCall:
     token: str
     failure: Failure | None = None
 
+    @property
+    def action_token(self) -> str:
+        """The token that the step's action had: a compensation knows by it what it is to undo."""
+        return f"{self.token.rpartition(':')[0]}:{Direction.ACTION}"
+
 
 Act = Callable[[D, StepCall], D | None]
 """Does a step or undoes it, on the saga's data; it may answer changed data for the steps after it."""

@@ -149,7 +149,7 @@ class SigningKeys:
         Unavailable
             If the master keys cannot be read, and there is no copy of them that is younger than the overlap.
         """
-        return [EndpointKey.derive(each.id, each.key, endpoint_id) for each in self._master_keys().keys]
+        return [each.endpoint_key(endpoint_id) for each in self._master_keys().keys]
 
     def _master_keys(self) -> MasterKeys:
         with self._reading:

@@ -271,6 +271,7 @@ _LOCAL = Timings(
     outbound_read_timeout=3,
     outbound_timeout=4,
     longest_retry_after=10,
+    signing_key_cache=2,
     relay_backoff=Backoff(base=1, cap=10, attempts=5),
     pause_backoff=Backoff(base=1, cap=5, attempts=5),
     consumer_backoff=Backoff(base=1, cap=10, attempts=5),

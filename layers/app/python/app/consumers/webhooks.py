@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from app.deliveries import WebhookDelivery, delivery_of
-from app.events import RepoCreated, RepoDeleted, RepoRenamed, RepoTransferred
-from app.webhooks import EVENTS, Webhook, subscribed
+from app.events import RepoTransferred
+from app.webhooks import EVENTS, RepoEvent, Webhook, subscribed
 from mailroom.consumer import consumer
 from mailroom.unit_of_work import UnitOfWork
 
 
 @consumer(on=EVENTS, reads=[Webhook], splits_into=[WebhookDelivery])
-def webhooks(event: RepoCreated | RepoRenamed | RepoTransferred | RepoDeleted, work: UnitOfWork) -> None:
+def webhooks(event: RepoEvent, work: UnitOfWork) -> None:
     """Make a delivery for each webhook of the event's owner, and of the one before, that wants it."""
     owners = [event.owner_id, *([event.former_owner_id] if isinstance(event, RepoTransferred) else [])]
     for owner_id in dict.fromkeys(owners):

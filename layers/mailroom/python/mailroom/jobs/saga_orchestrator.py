@@ -12,7 +12,7 @@ from mailroom.saga import STARTING, request, tell
 from mailroom.saga_row import SagaRow, Status
 from mailroom.schedule import Every
 from mailroom.telemetry import LogEvent
-from mailroom.unit_of_work import RowChanged
+from mailroom.unit_of_work import RowChanged, UnitOfWork
 
 RESUMED_AT_MOST = 100
 """Sagas of a status that one run looks at."""
@@ -34,7 +34,7 @@ def _stalled(since: str, work: JobContext) -> Iterator[str]:
         yield from (row.id for row in rows if row.updated_at < since)
 
 
-def resume(saga_id: str, stalled_since: str, work: JobContext) -> None:
+def resume(saga_id: str, stalled_since: str, work: UnitOfWork) -> None:
     """Ask for a saga's present step again, unless it has moved: the index may be behind, and others at work."""
     row = work.get(SagaRow, saga_id)
     if row is None or row.unfinished in (None, Status.STUCK) or row.updated_at >= stalled_since:

@@ -1,0 +1,186 @@
+"""Webhooks on the deployed stack: delivered to real receivers on this machine, and verified as a receiver does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from standardwebhooks import Webhook as Verifier
+
+from local.api import Api
+from local.stack import LocalStack
+from mailroom.clock import SystemClock
+from mailroom.master_keys import MasterKey, MasterKeys
+from mailroom.timings import timings_of
+from tests.receiver import Got, Receiver, listening
+
+WEBHOOKS = "/api/v1/webhooks"
+SOON = 40
+"""Seconds: functions that start for the first time take some."""
+
+Eventually = Callable[..., Any]
+
+
+@pytest.fixture
+def owner() -> str:
+    return f"owner-{uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with listening() as receiver:
+        yield receiver
+
+
+def subscribe(api: Api, owner_id: str, receiver: Receiver, *events: str) -> str:
+    order = {"owner_id": owner_id, "url": f"{receiver.url}/in", "events": list(events) or ["repo.created"]}
+    answer = api.post(WEBHOOKS, order, key=uuid4().hex)
+    assert answer.status == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def create(api: Api, owner_id: str, name: str = "tool") -> str:
+    return str(api.post("/api/v1/repos", {"name": name, "owner_id": owner_id}, key=uuid4().hex).json()["id"])
+
+
+def secrets_of(api: Api, webhook_id: str) -> dict[str, str | None]:
+    secrets: dict[str, str | None] = api.get(f"{WEBHOOKS}/{webhook_id}/secret").json()
+    return secrets
+
+
+def verified(got: Got, secret: str | None) -> Any:
+    return Verifier(str(secret)).verify(got.body, dict(got.headers))
+
+
+def test_an_event_reaches_a_subscriber__who_verifies_it_with_the_secret_of_the_api(
+    api: Api, owner: str, receiver: Receiver, eventually: Eventually
+) -> None:
+    webhook_id = subscribe(api, owner, receiver)
+    secret = secrets_of(api, webhook_id)["current"]
+    repo_id = create(api, owner, "caf\u00e9")
+
+    eventually(lambda: receiver.got, within=SOON, what="the delivery arrives")
+
+    (got,) = receiver.got
+    payload = verified(got, secret)
+    assert payload["type"] == "repo.created"
+    assert payload["data"] == {"repo_id": repo_id, "name": "caf\u00e9", "owner_id": owner}
+    assert got.headers["webhook-id"].endswith(f"_{webhook_id}")
+
+
+def test_a_receiver_that_hangs_delays_no_other__and_gets_it_again_under_the_same_id(
+    api: Api, owner: str, receiver: Receiver, eventually: Eventually
+) -> None:
+    with listening(lambda visit: visit.wait()) as hanging:
+        subscribe(api, owner, hanging)
+        subscribe(api, owner, receiver)
+        create(api, owner)
+
+        eventually(lambda: receiver.got, within=SOON, what="the other one gets it")
+        attempts = timings_of("local").consumer_backoff.attempts
+        assert len(hanging.got) < attempts, "all attempts at the one that hangs came first"
+        eventually(lambda: len(hanging.got) >= 2, within=SOON, what="the hanging one gets it again")
+
+    assert len({got.headers["webhook-id"] for got in hanging.got}) == 1
+    assert len(receiver.got) == 1
+
+
+def test_a_receiver_that_is_gone_is_disabled__and_its_owner_sees_why(
+    api: Api, owner: str, receiver: Receiver, eventually: Eventually
+) -> None:
+    receiver.behave = lambda visit: visit.answer(410)
+    webhook_id = subscribe(api, owner, receiver)
+    create(api, owner)
+
+    def disabled() -> bool:
+        return bool(api.get(f"{WEBHOOKS}/{webhook_id}").json()["status"] == "disabled")
+
+    eventually(disabled, within=SOON, what="the webhook is disabled")
+    (shown,) = api.get(f"{WEBHOOKS}?owner_id={owner}").json()["items"]
+    assert shown["disabled_reason"] == "the receiver answered 410 Gone"
+    assert len(receiver.got) == 1
+
+
+def test_while_keys_change_the_old_and_the_new_secret_verify(
+    api: Api,
+    owner: str,
+    receiver: Receiver,
+    stack: LocalStack,
+    client: Callable[[str], Any],
+    eventually: Eventually,
+) -> None:
+    webhook_id = subscribe(api, owner, receiver)
+    before = secrets_of(api, webhook_id)
+    assert before["next"] is None
+    add_key(client("secretsmanager"), stack.settings["MAILROOM_SIGNING_SECRET"])
+
+    def both() -> bool:
+        return secrets_of(api, webhook_id)["next"] is not None
+
+    eventually(both, within=SOON, what="the API shows the next secret")
+    during = secrets_of(api, webhook_id)
+    assert during["current"] == before["current"]
+
+    def signed_twice() -> bool:
+        create(api, owner)
+        return any(" " in got.headers["webhook-signature"] for got in receiver.got)
+
+    eventually(signed_twice, within=SOON, every=2, what="a delivery has two signatures")
+    got = next(each for each in receiver.got if " " in each.headers["webhook-signature"])
+    assert verified(got, during["current"]) == verified(got, during["next"])
+
+
+def add_key(secrets: Any, name: str) -> None:
+    """Let a second key overlap with the first, as the rotation does."""
+    found = secrets.get_secret_value(SecretId=name)
+    keys = MasterKeys.parse(found["SecretString"], version=found["VersionId"], created_at=found["CreatedDate"]).keys
+    second = MasterKey.of("second", uuid4().bytes * 2, SystemClock().now())
+    secrets.put_secret_value(SecretId=name, SecretString=MasterKeys(keys=(keys[0], second)).to_json())
+
+
+def test_a_delivery_that_dies_says_why__and_arrives_once_it_is_redriven(
+    api: Api, owner: str, receiver: Receiver, eventually: Eventually
+) -> None:
+    receiver.behave = lambda visit: visit.answer(503, b"under repair")
+    webhook_id = subscribe(api, owner, receiver)
+    create(api, owner)
+
+    def dead() -> Any:
+        letters = mailroom("dead", "list", "--source", "webhook_deliveries")["letters"]
+        return next((each for each in letters if each["id"].endswith(webhook_id)), None)
+
+    letter = eventually(dead, within=120, every=2, what="the delivery is dead")
+    host = receiver.url.removeprefix("http://")
+    assert letter["failure"]["message"] == f'webhook {webhook_id} at {host} answered 503: "under repair"'
+    assert len(receiver.got) == timings_of("local").consumer_backoff.attempts
+    shown = mailroom("dead", "show", letter["id"])
+    assert shown["letters"][0]["failure"] == letter["failure"]
+
+    receiver.behave = lambda visit: visit.answer(204)
+    attempts = len(receiver.got)
+    chosen = ("--source", "webhook_deliveries", "--fingerprint", letter["failure"]["fingerprint"])
+    mailroom("dead", "redrive", *chosen, "--why", "it is repaired", "--yes")
+    eventually(lambda: len(receiver.got) > attempts, within=SOON, what="it arrives")
+    assert len({got.headers["webhook-id"] for got in receiver.got}) == 1
+    eventually(lambda: dead() is None, within=SOON, every=2, what="no dead letter is left")
+
+
+def mailroom(*arguments: str) -> Any:
+    """Run the command as an operator does."""
+    command = [str(Path(sys.executable).parent / "mailroom"), *arguments, "--stage", "local", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ), timeout=300)
+    assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout)
+
+
+def test_a_url_that_leads_inside_is_refused(api: Api, owner: str) -> None:
+    order = {"owner_id": owner, "url": "https://169.254.169.254/latest/", "events": ["repo.created"]}
+    answer = api.post(WEBHOOKS, order, key=uuid4().hex)
+    assert (answer.status, answer.json()["errors"][0]["field"]) == (400, "url")
