@@ -12,6 +12,8 @@ from aws_cdk.aws_logs import RetentionDays
 
 from infra.layout import LAYERS
 from mailroom.peers import NONE
+from mailroom.publishers.place import PublisherUrlError
+from mailroom.publishers.publisher import kind_of
 from mailroom.settings import Auth
 from mailroom.timings import Timings, timings_of
 
@@ -82,6 +84,8 @@ class StageConfig:
         API requests per second, steadily and at once.
     cleanup_units
         DynamoDB capacity units that the hourly clean-up may use: 5,000 cost $0.0006 as reads, $0.003 as deletes.
+    publisher_url
+        Where the relay delivers; None is a bus of the stage's own.
     outbound_networks
         What webhooks may reach besides the public internet, and by plain http: on a laptop the laptop itself.
     """
@@ -99,6 +103,7 @@ class StageConfig:
     throttle_rate: int
     throttle_burst: int
     cleanup_units: int
+    publisher_url: str | None
     outbound_networks: str
 
     @classmethod
@@ -109,6 +114,7 @@ class StageConfig:
         email_sender: str,
         alarm_email: str | None = None,
         tokens: Tokens | None = None,
+        publisher_url: str | None = None,
         built_layers: Path = LAYERS,
     ) -> Self:
         """Answer the stage of this name: `local`, `dev`, and production for every other name.
@@ -118,10 +124,12 @@ class StageConfig:
         Raises
         ------
         StageError
-            If the name cannot be part of a stack's name.
+            If the name cannot be part of a stack's name, or the publisher's URL names no destination.
         """
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
             raise StageError(f"{name!r} is no stage: take up to 20 lower-case letters, digits and hyphens")
+        if publisher_url is not None:
+            _check_destination(publisher_url)
         local, production = name == LOCAL, name not in (LOCAL, DEV)
         tokens = None if local else tokens
         return cls(
@@ -138,6 +146,7 @@ class StageConfig:
             throttle_rate=1_000 if production else 100,
             throttle_burst=2_000 if production else 200,
             cleanup_units=5_000 if production else 500,
+            publisher_url=publisher_url,
             outbound_networks="127.0.0.0/8" if local else NONE,
         )
 
@@ -150,3 +159,10 @@ class StageConfig:
     def removal_policy(self) -> RemovalPolicy:
         """What becomes of tables, queues and logs when their stack goes."""
         return RemovalPolicy.RETAIN if self.keeps_data else RemovalPolicy.DESTROY
+
+
+def _check_destination(url: str) -> None:
+    try:
+        kind_of(url)
+    except PublisherUrlError as error:
+        raise StageError(str(error)) from error

@@ -47,7 +47,7 @@ class Surroundings:
 
 
 def settings_of(
-    stage: StageConfig, *, tables: Tables, bus_name: str, signing_secret: str, reports_bucket: str
+    stage: StageConfig, *, tables: Tables, publisher_url: str, signing_secret: str, reports_bucket: str
 ) -> tuple[Environment, ...]:
     """Answer the settings of a stage: the one place that fills them in."""
     return (
@@ -55,7 +55,7 @@ def settings_of(
             stage=stage.name,
             auth=stage.auth,
             source=SERVICE,
-            publisher_url=f"eventbridge://{bus_name}",
+            publisher_url=publisher_url,
             cleanup_units=stage.cleanup_units,
             outbound_networks=stage.outbound_networks,
             signing_secret=signing_secret,
