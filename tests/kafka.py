@@ -79,8 +79,8 @@ class MockKafka:
         """Let every request wait so long for its answer."""
         assert self._library.rd_kafka_mock_broker_set_rtt(self._cluster, _BROKER, milliseconds) == 0
 
-    def records(self, topic: str, partitions: int = 4) -> list[Record]:
-        """Read a topic from its beginning to its end, partition by partition."""
+    def records(self, topic: str, partitions: int = 4, *, skip: int = 0) -> list[Record]:
+        """Read a topic to its end, partition by partition, each without so many records at its beginning."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.brokers,
@@ -91,7 +91,7 @@ class MockKafka:
             }
         )
         try:
-            return [record for each in range(partitions) for record in _read(consumer, topic, each)]
+            return [record for each in range(partitions) for record in _read(consumer, topic, each, skip)]
         finally:
             consumer.close()
 
@@ -111,10 +111,10 @@ def mock_kafka() -> Iterator[MockKafka]:
         kafka.close()
 
 
-def _read(consumer: Consumer, topic: str, partition: int) -> Iterator[Record]:
-    low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_READ_WITHIN)
-    consumer.assign([TopicPartition(topic, partition, low)])
-    for _ in range(low, high):
+def _read(consumer: Consumer, topic: str, partition: int, skip: int) -> Iterator[Record]:
+    _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_READ_WITHIN)
+    consumer.assign([TopicPartition(topic, partition, skip)])
+    for _ in range(skip, high):
         message = consumer.poll(_READ_WITHIN)
         assert message is not None, "no record within the time"
         assert message.error() is None, message.error()

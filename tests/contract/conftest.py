@@ -17,8 +17,11 @@ from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from mailroom.testing import FakePublisher, ManualClock
+from tests.kafka import MockKafka, mock_kafka
 from tests.moto_server import moto_server
 
+from .brokers import KafkaDestination, RabbitMqDestination
+from .fake_rabbitmq import fake_rabbitmq
 from .messages import KEYS, REGION, Messages, answering, sns_destination, sqs_destination, ymq_destination
 
 BUS = "bus"
@@ -50,7 +53,7 @@ def envelopes(count: int, **changes: Any) -> list[Envelope]:
 
 
 class Destination(Protocol):
-    """A publisher, and what its other side can be told and asked."""
+    """A publisher, and what its other side can be asked."""
 
     publisher: Publisher
 
@@ -58,12 +61,16 @@ class Destination(Protocol):
     def deduplicates(self) -> bool:
         """Whether what arrives a second time, soon after the first, vanishes."""
 
-    def refuse(self, codes: Mapping[str, str]) -> None:
-        """Answer these events, by id, with an AWS error code of their own; take the others."""
-
     @property
     def delivered(self) -> Sequence[str]:
         """The ids of what the other side has taken, in order."""
+
+
+class AwsDestination(Destination, Protocol):
+    """One that tells of each entry by a code of AWS's."""
+
+    def refuse(self, codes: Mapping[str, str]) -> None:
+        """Answer these events, by id, with an error code of their own; take the others."""
 
 
 class FakeDestination:
@@ -201,13 +208,60 @@ def messages(request: pytest.FixtureRequest) -> Iterator[Messages]:
         yield made
 
 
-@pytest.fixture(params=["fake", "eventbridge", "sqs", "sqs-fifo", "sns", "sns-fifo", "ymq", "ymq-fifo"])
+@pytest.fixture
+def rabbitmq() -> Iterator[RabbitMqDestination]:
+    """An exchange of a broker that does as it is told."""
+    with fake_rabbitmq() as broker:
+        destination = RabbitMqDestination(broker)
+        yield destination
+        destination.publisher.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[MockKafka]:
+    """A Kafka for all."""
+    with mock_kafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def shared_topic(kafka_cluster: MockKafka) -> Iterator[KafkaDestination]:
+    """A topic of one partition."""
+    destination = KafkaDestination(kafka_cluster)
+    yield destination
+    destination.publisher.close()
+
+
+@pytest.fixture
+def kafka(shared_topic: KafkaDestination) -> KafkaDestination:
+    """A topic that is as good as new."""
+    shared_topic.forget()
+    return shared_topic
+
+
+@contextmanager
+def _to(name: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    if name == "fake":
+        yield FakeDestination()
+    elif name in ("bus", "kafka", "rabbitmq"):
+        yield request.getfixturevalue(name)
+    else:
+        with _to_messages(name, request) as made:
+            yield made
+
+
+AWS = ["fake", "bus", "sqs", "sqs-fifo", "sns", "sns-fifo", "ymq", "ymq-fifo"]
+
+
+@pytest.fixture(params=[*AWS, "kafka", "rabbitmq"])
 def destination(request: pytest.FixtureRequest) -> Iterator[Destination]:
     """Each destination in turn."""
-    if request.param == "fake":
-        yield FakeDestination()
-    elif request.param == "eventbridge":
-        yield request.getfixturevalue("bus")
-    else:
-        with _to_messages(request.param, request) as made:
-            yield made
+    with _to(request.param, request) as made:
+        yield made
+
+
+@pytest.fixture(params=AWS)
+def aws_destination(request: pytest.FixtureRequest) -> Iterator[AwsDestination]:
+    """Each that answers by AWS's codes, in turn."""
+    with _to(request.param, request) as made:
+        yield made

@@ -14,7 +14,7 @@ from mailroom.publishers.publisher import SENT, Outcome, batches
 from .conftest import envelopes
 
 if TYPE_CHECKING:
-    from .conftest import Destination
+    from .conftest import AwsDestination, Destination
 
 
 def kind_of(outcome: Outcome) -> FailureKind | None:
@@ -32,11 +32,11 @@ def test_an_empty_batch_is_no_trouble(destination: Destination) -> None:
     assert destination.publisher.publish([]) == []
 
 
-def test_each_outcome_is_at_its_events_position__when_some_fail(destination: Destination) -> None:
+def test_each_outcome_is_at_its_events_position__when_some_fail(aws_destination: AwsDestination) -> None:
     events = envelopes(5)
-    destination.refuse({events[0].id: "MalformedDetail", events[3].id: "InternalFailure"})
+    aws_destination.refuse({events[0].id: "MalformedDetail", events[3].id: "InternalFailure"})
 
-    outcomes = destination.publisher.publish(events)
+    outcomes = aws_destination.publisher.publish(events)
 
     assert [kind_of(outcome) for outcome in outcomes] == [
         FailureKind.PERMANENT,
@@ -45,7 +45,7 @@ def test_each_outcome_is_at_its_events_position__when_some_fail(destination: Des
         FailureKind.UNAVAILABLE,
         None,
     ]
-    assert destination.delivered == [events[n].id for n in (1, 2, 4)]
+    assert aws_destination.delivered == [events[n].id for n in (1, 2, 4)]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_each_outcome_is_at_its_events_position__when_some_fail(destination: Des
     ],
 )
 def test_an_event_that_is_refused_is_judged_by_its_own_code(
-    code: str, kind: FailureKind, destination: Destination
+    code: str, kind: FailureKind, aws_destination: AwsDestination
 ) -> None:
     (event,) = envelopes(1)
-    destination.refuse({event.id: code})
+    aws_destination.refuse({event.id: code})
 
-    (outcome,) = destination.publisher.publish([event])
+    (outcome,) = aws_destination.publisher.publish([event])
 
     assert isinstance(outcome, Failure)
     assert (outcome.kind, outcome.type) == (kind, code)

@@ -54,7 +54,13 @@ _CLUSTER_REFUSES = frozenset(
     }
 )  # fmt: skip
 """Errors of topic, cluster and us, as the cluster sees us; errors below `UNKNOWN` are the client's own."""
-_LOGIN_REFUSED = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+_REMEMBERED = frozenset(
+    {
+        KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)  # fmt: skip
+"""Refusals that a client goes by for a while; a new one asks again, with what the secret has by then."""
 _ADVICE = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "make the topic",
     KafkaError._UNKNOWN_TOPIC: "make the topic",
@@ -194,8 +200,9 @@ class KafkaLink:
         self._heard = (*self._heard, error)  # all of them: which one tells most is no question for a callback
 
     def _is_of_no_use(self, reports: _Reports, refused: Mapping[int, Failure]) -> bool:
-        unheard_of = [position for position, report in enumerate(reports) if report is _NOTHING]
-        return set(unheard_of) - set(refused) != set() or any(error.code() in _LOGIN_REFUSED for error in self._heard)
+        late = any(report is _NOTHING and position not in refused for position, report in enumerate(reports))
+        errors = (*self._heard, *(report for report in reports if isinstance(report, KafkaError)))
+        return late or any(error.code() in _REMEMBERED for error in errors)
 
     def _answer(self, report: KafkaError | _Nothing | None) -> Outcome | Suspect:
         if report is None:
