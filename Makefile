@@ -10,6 +10,9 @@ cdk := build/cdk/.installed
 emulator := build/emulator/.requirements
 layers_local := layers/dependencies/local/.built layers/brokers/local/.built
 layers_aws := layers/dependencies/aws/.built layers/brokers/aws/.built
+# What make e2e cannot do without, unless it is told to: see local/rabbitmq.py.
+rabbitmq := $(if $(MAILROOM_WITHOUT_RABBITMQ),,/usr/lib/rabbitmq/bin/rabbitmq-server)
+export MAILROOM_WITHOUT_RABBITMQ
 stage_layers := $(if $(filter local,$(STAGE)),$(layers_local),$(layers_aws))
 
 # `-P` keeps the project's root off sys.path: `import app` means the package, not the CDK entry app.py.
@@ -49,7 +52,7 @@ test: $(venv) $(node) $(layers_local) ## Run the unit, integration, contract and
 crash: $(venv) ## Run the crash scenarios: every AWS call, every fault (MAILROOM_CRASH_PAIRS=n for more random pairs)
 	.venv/bin/pytest tests/crash $(PYTEST_FLAGS)
 
-e2e: $(venv) $(cdk) $(emulator) $(layers_local) ## Deploy to a local stack of its own, run the end-to-end tests, stop it
+e2e: $(venv) $(cdk) $(emulator) $(layers_local) $(rabbitmq) ## Deploy to a local stack of its own, run the end-to-end tests, stop it
 ifeq ($(call tests_in,e2e),)
 	@echo "There are no end-to-end tests yet in tests/e2e: nothing was run."
 else
@@ -113,6 +116,9 @@ $(emulator): local/requirements.txt | .venv/.requirements
 	@$(PYTHON) -m venv build/emulator
 	@build/emulator/bin/python $(pip_install) -r local/requirements.txt
 	@touch $@
+
+/usr/lib/rabbitmq/bin/rabbitmq-server: | .venv/.requirements
+	@$(python) -m local.rabbitmq
 
 $(node): | .venv/.requirements
 	@mkdir -p $(@D)

@@ -9,8 +9,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from local.account import HOST
 from local.logs import tail
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+WITHOUT = "MAILROOM_WITHOUT_RABBITMQ"
+_PACKAGE = "rabbitmq-server"
+_MISSING = f"""RabbitMQ is not there, and the end-to-end tests need one ({SERVER}).
+Install it:  sudo apt-get install --no-install-recommends {_PACKAGE}
+It need not run:  sudo systemctl disable --now {_PACKAGE} epmd.socket
+Or go without what it would prove:  make e2e {WITHOUT}=1"""
 _MAPPER = "epmd"
+_POLICY = Path("/usr/sbin/policy-rc.d")
 _START_WITHIN = 60.0
 _STOP_WITHIN = 10.0
 _GREETING = b"AMQP\x00\x00\x09\x01"
@@ -36,11 +44,14 @@ class RabbitMqServer:
     ----------
     folder
         Where everything is that it writes; emptied at first.
+    certificate
+        The file with its key and its certificate, in PEM.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, certificate: Path) -> None:
         self._folder = folder
-        self.port, self._mapper_port, self._node_port = (_free_port() for _ in range(3))
+        self._certificate = certificate
+        self.port, self.tls_port, self._mapper_port, self._node_port = (_free_port() for _ in range(4))
         self._mapper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
         shutil.rmtree(folder, ignore_errors=True)
@@ -59,11 +70,9 @@ class RabbitMqServer:
             If it is not installed, ends early or stays silent; it is stopped then.
         """
         if not SERVER.exists():
-            raise RabbitMqFailed(f"{SERVER} is not there: install Debian's rabbitmq-server")
+            raise RabbitMqFailed(_MISSING)
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "rabbitmq.conf").write_text(
-            f"listeners.tcp.1 = {HOST}:{self.port}\nlog.console = true\nlog.file = false\n"
-        )
+        (self._folder / "rabbitmq.conf").write_text(self._settings())
         (self._folder / "enabled_plugins").write_text("[].\n")
         try:
             self._mapper = self._mapper or self._spawn([_MAPPER])
@@ -111,6 +120,17 @@ class RabbitMqServer:
                 process_group=0,
             )
 
+    def _settings(self) -> str:
+        settings = {
+            "listeners.tcp.1": f"{HOST}:{self.port}",
+            "listeners.ssl.1": f"{HOST}:{self.tls_port}",
+            "ssl_options.certfile": self._certificate,
+            "ssl_options.keyfile": self._certificate,
+            "log.console": "true",
+            "log.file": "false",
+        }
+        return "".join(f"{name} = {value}\n" for name, value in settings.items())
+
     def _environment(self) -> dict[str, str]:
         folder = self._folder.resolve()
         return {
@@ -155,6 +175,40 @@ class RabbitMqServer:
         self.stop()
 
 
+def install() -> None:
+    """Install Debian's RabbitMQ, without starting its service.
+
+    Raises
+    ------
+    RabbitMqFailed
+        If we are not root, or this is not Debian; it says what to do.
+    """
+    apt = shutil.which("apt-get")
+    if os.geteuid() != 0 or apt is None:
+        raise RabbitMqFailed(_MISSING)
+    print("Installing RabbitMQ (about half a minute) ...")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    with _no_service_starts():
+        for command in (["update"], ["install", "-y", "--no-install-recommends", _PACKAGE]):
+            done = subprocess.run([apt, "-qq", *command], env=environment, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise RabbitMqFailed(f"apt-get {command[0]} failed:\n{done.stderr}\n{_MISSING}")
+
+
+@contextlib.contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Let packages start no services inside the block. https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt"""
+    if _POLICY.exists():
+        yield  # it is somebody's decision already
+        return
+    _POLICY.write_text("#!/bin/sh\nexit 101\n")
+    _POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        _POLICY.unlink()
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.send_signal(signal.SIGCONT)
     process.terminate()
@@ -168,3 +222,10 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    try:
+        install()
+    except RabbitMqFailed as error:
+        sys.exit(str(error))
