@@ -41,8 +41,10 @@ class _ReadFromQueue:
         self.url = url
         self._sqs = sqs
         self._queue = queue
+        self.is_open = False
 
     def open(self) -> None:
+        self.is_open = True
         fifo = {"FifoQueue": "true"} if self._queue.endswith(".fifo") else {}
         self._sqs().create_queue(QueueName=self._queue, Attributes=fifo)
 
@@ -109,7 +111,8 @@ class _FromTopic(_ReadFromQueue):
 @contextmanager
 def _closing(outlet: _ReadFromQueue) -> Iterator[Outlet]:
     yield outlet
-    outlet.close()
+    if outlet.is_open:
+        outlet.close()
 
 
 @contextmanager
