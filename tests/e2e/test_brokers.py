@@ -38,12 +38,18 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture(scope="module")
-def server(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqServer]:
+def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The broker's certificate."""
+    path = tmp_path_factory.mktemp("certificate") / "broker.pem"
+    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqServer]:
     """A RabbitMQ of ours."""
     if os.environ.get(WITHOUT):
         pytest.skip(f"{WITHOUT} is set")
-    certificate = tmp_path_factory.mktemp("certificate") / "broker.pem"
-    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(certificate)
     with RabbitMqServer(tmp_path_factory.mktemp("rabbitmq"), certificate=certificate) as running:
         yield running
 
@@ -162,7 +168,7 @@ def test_nothing_is_lost__when_the_broker_dies_in_the_middle_and_comes_back(
 
     assert first_arrivals(broker.arrived()) == first_arrivals(events)
     assert list(OutboxRow.query(DEAD)) == []
-    assert {row.retry_count for row in OutboxRow.query(sent(SHARD))} == {1}, "the outage cost somebody an attempt"
+    assert not any(row.retry_count for row in OutboxRow.query(sent(SHARD))), "the outage cost somebody an attempt"
 
 
 def test_an_exchange_that_is_declared_again_gets_what_waited(rabbitmq: InRabbitMq, publishing: Publishing) -> None:
@@ -177,21 +183,22 @@ def test_an_exchange_that_is_declared_again_gets_what_waited(rabbitmq: InRabbitM
     assert first_arrivals(rabbitmq.arrived()) == first_arrivals(events)
 
 
-def test_an_event_that_no_queue_takes_stops_no_other__and_arrives_when_one_does(
+def test_an_event_that_no_queue_takes_holds_back_its_subject_alone__and_arrives_when_one_does(
     rabbitmq: InRabbitMq, publishing: Publishing
 ) -> None:
     rabbitmq.remove(queue=True)
     rabbitmq.declare("thing.*")
     (lonely,) = fill(publishing.runtime, subjects=1, each=1, type_="unheard.of")
-    events = fill(publishing.runtime, subjects=20, each=1)[1:]
+    next_of_its_subject, *events = fill(publishing.runtime, subjects=20, each=1)
 
     publishing.drain()
 
-    assert [row.event_id for row in OutboxRow.query(pending(SHARD))] == [lonely.id]
+    waiting = [lonely.id, next_of_its_subject.id]
+    assert [row.event_id for row in OutboxRow.query(pending(SHARD))] == waiting
     assert first_arrivals(rabbitmq.arrived()) == first_arrivals(events)
     rabbitmq.declare("unheard.*")
     eventually(publishing.drain, within=RECOVERED_WITHIN, every=0.2)
-    assert lonely.id in [event.id for event in rabbitmq.arrived()]
+    assert [event.id for event in rabbitmq.arrived()][-2:] == waiting
 
 
 def an_event() -> Envelope:
@@ -260,10 +267,11 @@ def test_an_encrypted_connection_trusts_the_authority_of_the_secret_alone(
     trusting.publisher.close()
 
 
-def test_nothing_is_left_running__when_a_broker_is_stopped(server: RabbitMqServer, tmp_path: Path) -> None:
-    with RabbitMqServer(tmp_path / "rabbitmq", certificate=tmp_path / "none.pem") as other:
-        assert processes_below(tmp_path)
-        other.kill()
+def test_nothing_is_left_running__when_a_broker_is_stopped(
+    server: RabbitMqServer, certificate: Path, tmp_path: Path
+) -> None:
+    with RabbitMqServer(tmp_path / "rabbitmq", certificate=certificate):
+        assert len(processes_below(tmp_path)) > 1
 
     eventually(lambda: not processes_below(tmp_path), within=10)
 

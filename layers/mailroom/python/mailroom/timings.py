@@ -277,6 +277,7 @@ _LOCAL = Timings(
     consumer_backoff=Backoff(base=1, cap=10, attempts=5),
     outage_to_outlive=15,
     bus_check_period=2,
+    broker_timeout=3,
     poll_wait=2,
 )
 
