@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import brokers
 from canned import (
     SETTINGS,
     CannedAws,
@@ -32,6 +33,7 @@ from rich.table import Table
 from app.events import RepoCreated
 from mailroom.clock import SystemClock, timestamp
 from mailroom.outbox.event import Envelope, payload_of
+from mailroom.publishers.broker import BrokerPublisher
 from mailroom.publishers.publisher import SENT, Publisher, batches, kind_of
 from mailroom.runtime import Runtime
 
@@ -179,11 +181,24 @@ def arn(service: str, suffix: str = "") -> str:
     return f"arn:aws:{service}:{REGION}:{ACCOUNT}:things{suffix}"
 
 
+@contextmanager
+def to_broker(broker: Callable[[], AbstractContextManager[tuple[str, Send]]]) -> Iterator[Contest]:
+    """Make a contest about a broker of its own."""
+    with broker() as (url, bare):
+        kind, place = kind_of(url)
+        publisher = kind.at(place, Runtime(SETTINGS))
+        assert isinstance(publisher, BrokerPublisher)
+        yield Contest(publisher, bare)
+        publisher.close()
+
+
 CONTESTS: dict[str, Callable[[], AbstractContextManager[Contest]]] = {
     "eventbridge": lambda: to_aws("eventbridge://bus", "events", to_bus),
     "sns": lambda: to_aws(f"sns://{arn('sns')}", "sns", to_topic),
     "sqs": lambda: to_aws(f"sqs://{arn('sqs')}", "sqs", to_queue),
     "sqs FIFO": lambda: to_aws(f"sqs://{arn('sqs', '.fifo')}", "sqs", partial(to_queue, fifo=True)),
+    "rabbitmq": lambda: to_broker(brokers.rabbitmq),
+    "kafka": lambda: to_broker(brokers.kafka),
 }
 """Every destination; one that needs a server starts it in its context. A process of its own runs each."""
 

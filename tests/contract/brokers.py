@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from local.kafka import MockKafka, Record
 from mailroom.clock import Clock, SystemClock
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.kafka import Kafka, KafkaPublisher
@@ -15,7 +16,6 @@ from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT
 from mailroom.publishers.rabbitmq import RabbitMq, RabbitMqPublisher
 from mailroom.publishers.rabbitmq_link import RabbitMqLink
-from tests.kafka import MockKafka, Record
 
 from .fake_rabbitmq import HOST, FakeRabbitMq
 

@@ -11,13 +11,13 @@ from typing import Any, Protocol, Self
 import pytest
 from moto import mock_aws
 
+from local.kafka import MockKafka, mock_kafka
 from mailroom import clients
 from mailroom.failures import failure_of_code
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from mailroom.testing import FakePublisher, ManualClock
-from tests.kafka import MockKafka, mock_kafka
 from tests.moto_server import moto_server
 
 from .brokers import KafkaDestination, RabbitMqDestination

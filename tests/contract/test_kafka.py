@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import KafkaError
 
+from local.kafka import INIT_PRODUCER_ID, PRODUCE, MockKafka
 from mailroom import clients
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
@@ -17,7 +18,6 @@ from mailroom.publishers.kafka_link import KafkaLink
 from mailroom.publishers.place import Place, PublisherUrlError
 from mailroom.publishers.publisher import SENT, Outcome, kind_of
 from mailroom.testing import ManualClock
-from tests.kafka import INIT_PRODUCER_ID, PRODUCE, MockKafka
 
 from .brokers import IDLE, KafkaDestination, to_kafka
 from .conftest import envelopes

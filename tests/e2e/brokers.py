@@ -11,10 +11,10 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from local.account import HOST
+from local.kafka import MockKafka
 from local.rabbitmq import RabbitMqServer
 from mailroom import clients
 from mailroom.outbox.event import Envelope
-from tests.kafka import MockKafka
 
 EXCHANGE, QUEUE = "events", "arrivals"
 PARTITIONS = 3

@@ -12,6 +12,7 @@ import pytest
 import trustme
 
 from local.account import HOST
+from local.kafka import mock_kafka
 from local.rabbitmq import WITHOUT, RabbitMqServer
 from local.waiting import eventually
 from mailroom.clock import timestamp
@@ -22,7 +23,6 @@ from mailroom.outbox.table import DEAD, OutboxRow, pending, sent
 from mailroom.publishers.broker import BrokerPublisher
 from mailroom.publishers.publisher import SENT, Destination, Outcome
 from mailroom.runtime import Runtime
-from tests.kafka import mock_kafka
 
 from .brokers import EXCHANGE, Broker, InKafka, InRabbitMq, keep_secret
 

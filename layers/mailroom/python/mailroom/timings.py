@@ -100,7 +100,7 @@ class Timings:
     broker_timeout: float = 10
     """How long RabbitMQ or Kafka may take over a batch, from the connection to the last confirmation."""
     broker_idle: float = 30
-    """How long a connection to them is trusted while nothing is sent: a function that stands still sends no heartbeat."""
+    """How long a connection to them is trusted that is not used: a function that stands still sends no heartbeat."""
 
     relay_backoff: Backoff = field(default=Backoff(base=5, cap=5 * MINUTE, attempts=5))
     pause_backoff: Backoff = field(default=Backoff(base=5, cap=MINUTE, attempts=5))
@@ -141,7 +141,7 @@ class Timings:
 
     @property
     def unroutable_after(self) -> float:
-        """The seconds between two attempts for an event that no queue of RabbitMQ takes: all of them outlive an outage."""
+        """The seconds between two attempts for an event that no queue of RabbitMQ takes: all of them span an outage."""
         return self.outage_to_outlive / (self.relay_backoff.attempts - 1)
 
     @property

@@ -81,8 +81,11 @@ class BrokerPublisher:
 
     def _deliver(self, events: Sequence[Envelope], deadline: float) -> list[Outcome]:
         answers = self._attempt(events, deadline)
-        suspects = [position for position, answer in enumerate(answers) if isinstance(answer, Suspect)]
-        retried = iter(self._search([events[position] for position in suspects], answers, deadline))
+        outcomes = [answer for answer in answers if not isinstance(answer, Suspect)]
+        if len(outcomes) == len(answers):
+            return outcomes
+        suspects = [event for event, answer in zip(events, answers, strict=True) if isinstance(answer, Suspect)]
+        retried = iter(self._search(suspects, answers, deadline))
         return [next(retried) if isinstance(answer, Suspect) else answer for answer in answers]
 
     def _search(

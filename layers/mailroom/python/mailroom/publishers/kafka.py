@@ -93,4 +93,4 @@ class KafkaPublisher(BrokerPublisher):
     @staticmethod
     def size(event: Envelope) -> int:
         """Answer about what a record takes on the wire."""
-        return len(event.to_json().encode()) + len((event.subject or "").encode()) + _FRAMING
+        return len(event.to_json().encode()) + len(event.subject.encode() if event.subject else b"") + _FRAMING

@@ -121,6 +121,8 @@ class KafkaLink:
             self._hear(reason)
             reports = [reason if report is _NOTHING else report for report in reports]
             self.hang_up()
+        if not refused and all(report is None for report in reports):
+            return [SENT] * len(events)
         if self._is_of_no_use(reports, refused):
             self.hang_up()
         return [refused.get(position) or self._answer(report) for position, report in enumerate(reports)]
@@ -191,7 +193,6 @@ class KafkaLink:
                     raise
                 return permanent(error.args[0].name(), error.args[0].str())
             else:
-                producer.poll(0)
                 return None
 
     # What is heard

@@ -24,6 +24,10 @@ _REASON_BYTES = 512
 _READ_WITHIN = 10.0
 
 
+class KafkaFailed(Exception):
+    """The cluster did not do what it should."""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a consumer reads."""
@@ -43,14 +47,15 @@ class MockKafka:
         settings = self._library.rd_kafka_conf_new()
         self._library.rd_kafka_conf_set(settings, b"log_level", b"0", reason, _REASON_BYTES)
         self._handle = self._library.rd_kafka_new(_PRODUCER, settings, reason, _REASON_BYTES)
-        assert self._handle, reason.value.decode()
+        _must(self._handle, reason.value.decode())
         self._cluster = self._library.rd_kafka_mock_cluster_new(self._handle, _BROKER)
         self.brokers = self._library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
 
     def topic(self, partitions: int = 4) -> str:
         """Make a topic, and answer its name."""
         name = f"events-{uuid4().hex[:8]}"
-        assert self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, _BROKER) == 0
+        error = self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, _BROKER)
+        _must(error == 0, f"no topic was made: error {error}")
         return name
 
     def refuse_topic(self, name: str, error: int) -> None:
@@ -69,15 +74,15 @@ class MockKafka:
 
     def go_down(self) -> None:
         """Cut every connection, and take no more."""
-        assert self._library.rd_kafka_mock_broker_set_down(self._cluster, _BROKER) == 0
+        self._library.rd_kafka_mock_broker_set_down(self._cluster, _BROKER)
 
     def come_back(self) -> None:
         """Take connections again."""
-        assert self._library.rd_kafka_mock_broker_set_up(self._cluster, _BROKER) == 0
+        self._library.rd_kafka_mock_broker_set_up(self._cluster, _BROKER)
 
     def answer_late(self, milliseconds: int) -> None:
         """Let every request wait so long for its answer."""
-        assert self._library.rd_kafka_mock_broker_set_rtt(self._cluster, _BROKER, milliseconds) == 0
+        self._library.rd_kafka_mock_broker_set_rtt(self._cluster, _BROKER, milliseconds)
 
     def records(self, topic: str, partitions: int = 4, *, skip: int = 0) -> list[Record]:
         """Read a topic to its end, partition by partition, each without so many records at its beginning."""
@@ -116,16 +121,24 @@ def _read(consumer: Consumer, topic: str, partition: int, skip: int) -> Iterator
     consumer.assign([TopicPartition(topic, partition, skip)])
     for _ in range(skip, high):
         message = consumer.poll(_READ_WITHIN)
-        assert message is not None, "no record within the time"
-        assert message.error() is None, message.error()
-        key, value, headers = message.key(), message.value(), dict(message.headers() or [])
-        assert value is not None
+        if message is None or (error := message.error()) is not None:
+            raise KafkaFailed(f"{topic} cannot be read: {'no record in time' if message is None else error}")
+        key = message.key()
         yield Record(
-            value=value.decode(),
-            key=None if key is None else key.decode(),
-            headers={name: bytes(each or b"").decode() for name, each in headers.items()},
+            value=_text(message.value()),
+            key=None if key is None else _text(key),
+            headers={name: _text(value) for name, value in dict(message.headers() or []).items()},
             partition=partition,
         )
+
+
+def _text(value: str | bytes | None) -> str:
+    return value.decode() if isinstance(value, bytes) else value or ""
+
+
+def _must(holds: object, otherwise: str) -> None:
+    if not holds:
+        raise KafkaFailed(otherwise)
 
 
 _POINTER, _TEXT, _INT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
