@@ -37,6 +37,9 @@ class Outlet(Protocol):
 class _ReadFromQueue:
     """Whatever ends in a queue."""
 
+    fed_by: str | None = None
+    """The service that puts messages in, if it is not the relay."""
+
     def __init__(self, url: str, queue: str, sqs: Callable[[], Any] = clients.sqs) -> None:
         self.url = url
         self._sqs = sqs
@@ -45,8 +48,10 @@ class _ReadFromQueue:
 
     def open(self) -> None:
         self.is_open = True
-        fifo = {"FifoQueue": "true"} if self._queue.endswith(".fifo") else {}
-        self._sqs().create_queue(QueueName=self._queue, Attributes=fifo)
+        attributes = {"FifoQueue": "true"} if self._queue.endswith(".fifo") else {}
+        if self.fed_by is not None:
+            attributes["Policy"] = json.dumps({"Version": "2012-10-17", "Statement": [self._let_in(self.fed_by)]})
+        self._sqs().create_queue(QueueName=self._queue, Attributes=attributes)
 
     def read(self) -> list[Envelope]:
         url, arrived = self._sqs().get_queue_url(QueueName=self._queue)["QueueUrl"], []
@@ -59,6 +64,10 @@ class _ReadFromQueue:
     def close(self) -> None:
         self._sqs().delete_queue(QueueUrl=self._sqs().get_queue_url(QueueName=self._queue)["QueueUrl"])
 
+    def _let_in(self, service: str) -> dict[str, Any]:
+        arn = _arn("sqs", self._queue)
+        return {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sqs:SendMessage", "Resource": arn}
+
     def _receive(self, url: str) -> list[Any]:
         answer: list[Any] = self._sqs().receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
         return answer
@@ -66,6 +75,8 @@ class _ReadFromQueue:
 
 class _FromBus(_ReadFromQueue):
     """A bus with a rule into a queue."""
+
+    fed_by = "events.amazonaws.com"
 
     def __init__(self, name: str) -> None:
         super().__init__(f"eventbridge://{name}", name)
@@ -89,6 +100,8 @@ class _FromBus(_ReadFromQueue):
 
 class _FromTopic(_ReadFromQueue):
     """A topic with a queue subscribed to it, as consumers are: by type, and without SNS's wrapping."""
+
+    fed_by = "sns.amazonaws.com"
 
     def __init__(self, name: str) -> None:
         self._arn = _arn("sns", name)
