@@ -117,6 +117,7 @@ class TransferIsUndone(_Transfer):
     def prepare(self, world: World) -> None:
         super().prepare(world)
         self.begin(world)
+        self.step(world)  # a place is reserved
         world.process.api.delete(self._path)
 
 

@@ -10,6 +10,7 @@ from infra.grants import LEASE_ACTIONS, PUBLISH_ACTIONS, RECORD_ACTIONS
 from mailroom.deployment import names_in, service_stack
 from mailroom.needs import READ_ACTIONS, SCAN_ACTIONS, WRITE_ACTIONS
 from mailroom.outbox.table import OutboxRow
+from mailroom.saga_consumer import SAGAS
 from tests.infra.assembly import Assembly, listed
 from tests.infra.conftest import Synth
 
@@ -70,6 +71,13 @@ def test_a_port_brings_its_needs__to_those_who_use_it_alone(prod: Assembly) -> N
         if any("ses:SendEmail" in each for each in prod.grants(prod.function(name)).values())
     ]
     assert senders == [notifications.name]
+
+
+def test_the_consumer_of_sagas_may_do_what_their_steps_do__and_ask_for_the_next_one(prod: Assembly) -> None:
+    grants = tables(prod.grants(prod.function(SAGAS)))
+    assert grants == {**declared_tables(SAGAS), "idempotency": set(RECORD_ACTIONS)}
+    assert {"repos", "owners", "sagas"} <= set(grants)
+    assert grants["outbox"] == set(PUBLISH_ACTIONS)
 
 
 @pytest.mark.parametrize("job", [each.name for each in Application.discover().jobs])

@@ -7,6 +7,7 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from app.repos import Repo
+from mailroom.failures import Unavailable
 from mailroom.needs import Access
 from mailroom.outbox.event import EventRefused, shard_of_subject
 from mailroom.outbox.table import OutboxRow, pending
@@ -14,7 +15,7 @@ from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from mailroom.transaction import CommitConflict, SameItemTwice, TooManyItems
 from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork
-from tests.faults import Died, died, failing, refused, timed_out
+from tests.faults import Died, died, failing, refused, throttled, timed_out
 
 from .conftest import CallCounter
 
@@ -132,6 +133,30 @@ def test_a_hundred_and_one_items_are_refused__before_anything_is_sent(work: Unit
     with pytest.raises(TooManyItems, match="101"):
         work.commit()
     assert calls.calls == []
+
+
+def test_what_is_to_be_told_is_told_once_it_is_written__and_never_of_what_was_not(work: UnitOfWork) -> None:
+    told: list[str] = []
+    work.save(repo())
+    work.once_written(lambda: told.append("written"))
+    with failing("TransactWriteItems", throttled, times=99), pytest.raises(Unavailable):
+        work.commit()
+    assert told == []
+    work.commit()
+    work.commit()
+    assert told == ["written"]
+
+
+def test_what_is_forgotten_is_neither_written_nor_told(work: UnitOfWork, calls: CallCounter) -> None:
+    told: list[str] = []
+    row = repo()
+    work.publish(created(), about=row)
+    work.save(row)
+    work.once_written(lambda: told.append("written"))
+    work.forget()
+    assert not work.has_changes
+    work.commit()
+    assert (told, calls.calls) == ([], [])
 
 
 def test_one_row_twice_is_refused__before_anything_is_sent(work: UnitOfWork, calls: CallCounter) -> None:

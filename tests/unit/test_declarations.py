@@ -17,6 +17,7 @@ from mailroom.consumer import Consumer, consumer
 from mailroom.declarations import DeclarationError, discover, load
 from mailroom.job import Job, job
 from mailroom.outbox.event import Event
+from mailroom.saga import Saga
 from mailroom.schedule import ScheduleError
 
 HEADER = """
@@ -37,6 +38,19 @@ JOB = """
 @job(schedule=Every(minutes=1))
 def {name}(work):
     pass
+"""
+
+SAGA = """
+from pydantic import BaseModel
+from mailroom.saga import Step, saga
+
+class Data(BaseModel):
+    pass
+
+def go(data, call):
+    pass
+
+{name} = saga("{name}", data=Data, steps=[Step(go)])
 """
 
 Package = Callable[..., str]
@@ -78,6 +92,19 @@ def test_a_declaration_is_found_once__when_another_module_imports_it(package: Pa
     name = package(a=CONSUMER.format(name="ape"), b="from declared.a import ape")
 
     assert [found.module for found in discover(name, Consumer)] == ["declared.a"]
+
+
+def test_a_saga_is_found_once__though_another_module_imports_it(package: Package) -> None:
+    name = package(b=SAGA.format(name="yonder"), a="from declared.b import yonder", c="from declared.b import yonder")
+
+    assert [found.name for found in discover(name, Saga)] == ["yonder"]
+
+
+def test_two_sagas_of_one_name_are_refused(package: Package) -> None:
+    name = package(a=SAGA.format(name="yonder"), b=SAGA.format(name="yonder"))
+
+    with pytest.raises(DeclarationError, match=r"declared\.b and declared\.a both declare 'yonder'"):
+        discover(name, Saga)
 
 
 def test_two_declarations_of_one_name_are_refused__and_both_places_named(package: Package) -> None:

@@ -195,3 +195,35 @@ def test_an_action_that_failed_before_the_change_is_not_undone_by_other_steps(li
     line.run()
     assert line.row(saga_id).trouble == Trouble.VERSION
     assert effects() == once("flight")
+
+
+def test_a_change_that_is_taken_back_before_the_last_word_turns_nothing_back(line: Line) -> None:
+    saga_id = line.start()
+    line.carry()
+    line.deliver()
+    line.deploy(other_steps())
+    line.carry()
+    with failing("TransactWriteItems", throttled, times=99):
+        line.deliver()
+    line.deploy(TRIP)
+    line.run()
+    assert (line.row(saga_id).status, line.row(saga_id).trouble) == (Status.STUCK, Trouble.VERSION)
+    line.redrive()
+    line.run()
+    assert line.row(saga_id).status == Status.COMPLETED
+
+
+def test_a_change_between_the_last_attempt_and_the_last_word_undoes_nothing(line: Line) -> None:
+    BEHAVE["hotel"] = raising(NEVER)
+    saga_id = line.start()
+    line.carry()
+    line.deliver()
+    line.carry()
+    with failing("TransactWriteItems", throttled, times=99):
+        line.deliver()
+    line.deploy(other_steps())
+    line.run()
+    row = line.row(saga_id)
+    assert (row.status, row.trouble, row.failure) == (Status.STUCK, Trouble.VERSION, None)
+    assert outcomes(row) == [("flight", "action", "done"), ("hotel", "action", "stuck")]
+    assert effects() == once("flight")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from email.utils import format_datetime
@@ -13,7 +14,7 @@ from standardwebhooks import WebhookVerificationError
 from app.webhooks import Webhook
 from mailroom.idempotency import IdempotencyRow
 from mailroom.runtime import Runtime
-from mailroom.telemetry import LogEvent
+from mailroom.telemetry import LogEvent, Metric
 from mailroom.testing import ManualClock
 from tests.faults import Died, failing, throttled
 from tests.log_lines import Lines
@@ -222,7 +223,9 @@ def test_a_receiver_that_is_gone_for_good_is_disabled__and_says_why(
     assert said == [LogEvent.WEBHOOK_DISABLED, LogEvent.WEBHOOK_SKIPPED]
 
 
-def test_nothing_is_sent_to_a_disabled_webhook(line: Line, subscriber: Subscriber, receiver: Receiver) -> None:
+def test_nothing_is_made_for_a_disabled_webhook(
+    line: Line, subscriber: Subscriber, receiver: Receiver, logs: Lines
+) -> None:
     receiver.behave = lambda visit: visit.answer(410)
     subscriber.to(receiver)
     line.happen()
@@ -231,7 +234,7 @@ def test_nothing_is_sent_to_a_disabled_webhook(line: Line, subscriber: Subscribe
     line.deliver()
 
     assert len(receiver.got) == 1
-    assert line.deliveries.hidden == []
+    assert LogEvent.WEBHOOK_SKIPPED not in [each["message"] for each in logs()]
 
 
 def test_a_webhook_that_was_deleted_gets_nothing__not_even_what_was_on_its_way(
@@ -289,6 +292,41 @@ def test_a_delivery_that_never_succeeds_is_a_dead_letter__that_says_where_and_wh
         (EVENT, webhook_id, host, 500)
     }
     assert all(isinstance(each["ms"], int) for each in failed)
+
+
+def test_a_receiver_that_is_not_there_is_told_by_its_host(line: Line, subscriber: Subscriber, logs: Lines) -> None:
+    with listening() as receiver:
+        webhook_id = subscriber.to(receiver)
+    line.happen()
+    assert line.deliver() == 1
+
+    (failed,) = [each for each in logs() if each["message"] == LogEvent.WEBHOOK_FAILED]
+    host = receiver.url.removeprefix("http://")
+    assert (failed["webhook_id"], failed["host"], failed["ms"]) == (webhook_id, host, 0)
+    assert "refused" in failed["failure"]
+    assert "status" not in failed
+
+
+@pytest.mark.parametrize(
+    ("status", "metric"),
+    [(200, Metric.WEBHOOKS_DELIVERED), (500, Metric.WEBHOOKS_FAILED), (410, Metric.WEBHOOKS_DISABLED)],
+)
+def test_every_outcome_is_counted(
+    line: Line,
+    subscriber: Subscriber,
+    receiver: Receiver,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    metric: Metric,
+) -> None:
+    receiver.behave = lambda visit: visit.answer(status)
+    subscriber.to(receiver)
+    line.happen()
+    line.deliver()
+
+    counted = [json.loads(written) for written in capsys.readouterr().out.splitlines() if '"_aws"' in written]
+    assert [each[metric] for each in counted if metric in each] == [[1.0]]
+    assert not {each for each in Metric if each.startswith("webhooks_") and each != metric} & {*counted[-1]}
 
 
 def test_an_address_that_may_not_be_reached_is_dead_at_once__and_names_the_rule(

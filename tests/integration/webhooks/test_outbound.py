@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from mailroom.outbound import Answer, Dial, Found, LookUp, NoAnswer, Outbound, P
 from mailroom.outbound_url import OutboundUrl, UrlRefused
 from mailroom.peers import Peers
 from mailroom.timings import Timings
-from tests.receiver import Receiver, Visit, listening
+from tests.receiver import NOT_YET, Receiver, Visit, listening
 
 BODY = b'{"type":"test.happened"}'
 LAPTOP = "127.0.0.0/8"
@@ -48,6 +49,14 @@ def outbound(
 
 def send(url: str, sender: Outbound | None = None, **headers: str) -> Answer:
     return (sender or outbound()).post(OutboundUrl.parse(url), headers=headers, body=BODY)
+
+
+@contextmanager
+def ends_soon() -> Iterator[None]:
+    """See that the block ends long before the receivers of these tests give up."""
+    start = SystemClock().monotonic()
+    yield
+    assert SystemClock().monotonic() - start < NOT_YET / 2
 
 
 @pytest.fixture
@@ -116,20 +125,21 @@ def test_the_body_of_a_success_is_nobodys_business__however_slowly_it_comes(rece
 def test_a_receiver_that_drips_is_left__when_the_whole_time_is_over(receiver: Receiver, beginning: bytes) -> None:
     receiver.behave = lambda visit: visit.drip(beginning)
 
-    with pytest.raises(NoAnswer, match=rf"no answer within {SOON} s"):
+    with ends_soon(), pytest.raises(NoAnswer, match=rf"no answer within {SOON} s"):
         send(receiver.url, outbound(outbound_timeout=SOON))
 
 
 def test_a_failure_counts_as_answered__though_its_body_drips(receiver: Receiver) -> None:
     receiver.behave = lambda visit: visit.drip(b"HTTP/1.1 500 No\r\nContent-Length: 1000000\r\n\r\n")
 
-    assert send(receiver.url, outbound(outbound_timeout=SOON)).status == 500
+    with ends_soon():
+        assert send(receiver.url, outbound(outbound_timeout=SOON)).status == 500
 
 
 def test_a_receiver_that_says_nothing_is_left__when_a_read_took_too_long(receiver: Receiver) -> None:
     receiver.behave = lambda visit: visit.wait()
 
-    with pytest.raises(NoAnswer, match="timed out"):
+    with ends_soon(), pytest.raises(NoAnswer, match="timed out"):
         send(receiver.url, outbound(outbound_read_timeout=SOON))
 
 
@@ -224,7 +234,7 @@ def test_a_handshake_that_never_ends_is_left() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"https://127.0.0.1:{silent.getsockname()[1]}"
 
-        with pytest.raises(NoAnswer, match=rf"no answer within {SOON} s"):
+        with ends_soon(), pytest.raises(NoAnswer, match=rf"no answer within {SOON} s"):
             send(url, outbound(outbound_timeout=SOON))
 
 
@@ -363,7 +373,7 @@ def test_a_name_whose_look_up_hangs_is_left(receiver: Receiver) -> None:
         receiver.over.wait(10)
         return []
 
-    with pytest.raises(NoAnswer, match="its name was not resolved in time"):
+    with ends_soon(), pytest.raises(NoAnswer, match="its name was not resolved in time"):
         send("https://hooks.example.com/", outbound(look_up=hanging, outbound_timeout=SOON))
 
 

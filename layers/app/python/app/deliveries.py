@@ -64,18 +64,21 @@ def deliver(delivery: WebhookDelivery, webhook: Webhook, work: UnitOfWork) -> bo
     url, clock = OutboundUrl.parse(webhook.url), work.runtime.clock
     about: dict[str, Any] = {"event_id": delivery.event_id, "webhook_id": webhook.id, "host": url.place}
     started = clock.monotonic()
+
+    def tell(event: LogEvent, metric: Metric, failure: Failure | None = None) -> None:
+        log(event, failure=failure, ms=round((clock.monotonic() - started) * 1000), **about)
+        count(metric)
+
     try:
         answer = _post(delivery, url, work)
-        about |= {"status": answer.status, "ms": round((clock.monotonic() - started) * 1000)}
+        about["status"] = answer.status
         _check(answer, webhook, url, work)
     except (NotAccepted, NoAnswer, PeerRefused) as error:
-        log(LogEvent.WEBHOOK_FAILED, failure=failure_of(error), **about)
-        count(Metric.WEBHOOKS_FAILED)
+        tell(LogEvent.WEBHOOK_FAILED, Metric.WEBHOOKS_FAILED, failure_of(error))
         raise
     if not answer.accepted:
         return False
-    log(LogEvent.WEBHOOK_DELIVERED, **about)
-    count(Metric.WEBHOOKS_DELIVERED)
+    tell(LogEvent.WEBHOOK_DELIVERED, Metric.WEBHOOKS_DELIVERED)
     return True
 
 

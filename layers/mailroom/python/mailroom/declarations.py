@@ -78,7 +78,7 @@ def declaring(kind: type[D], access: Access, **fields: Any) -> Callable[[Callabl
 def discover(package: str, kind: type[N]) -> list[N]:
     """Import every module of a package and answer the declarations of a kind in it, by name.
 
-    One that knows its module counts there alone, so that others may import it; any other may be in one module only.
+    Others may import it; one that knows its module counts there alone.
 
     Raises
     ------
@@ -92,7 +92,9 @@ def discover(package: str, kind: type[N]) -> list[N]:
         module = importlib.import_module(entry.name)
         for attribute, value in vars(module).items():
             place = module.__name__
-            if isinstance(value, kind) and getattr(value, "module", place) == place:
+            if not isinstance(value, kind) or found.get(value.name) is value:
+                continue
+            if getattr(value, "module", place) == place:
                 if attribute != value.name:
                     raise DeclarationError(
                         f"{place}: {attribute} is the declaration of {value.name!r}: name both the same"

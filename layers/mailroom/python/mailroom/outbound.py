@@ -174,13 +174,13 @@ class Outbound:
         """
         ends = self._clock.monotonic() + self._timings.outbound_timeout
         try:
-            with closing(self._open(url, ends)) as sock, _ending(sock, self._left(ends)) as end:
-                try:
-                    return self._exchange(url, sock, headers, body, end)
-                except (OSError, HTTPException) as error:
-                    raise _no_answer(url, self._timed_out() if end.passed else error) from error
+            with (
+                closing(self._open(url, ends)) as sock,
+                _ending(sock, self._left(ends), late=self._late()) as end,
+            ):
+                return self._exchange(url, sock, headers, body, end)
         except (OSError, HTTPException) as error:
-            raise _no_answer(url, error) from error
+            raise NoAnswer(f"{url.place}: {printable(str(error)) or type(error).__name__}") from error
 
     def _exchange(
         self, url: OutboundUrl, sock: socket.socket, headers: Mapping[str, str], body: bytes, end: _End
@@ -195,8 +195,7 @@ class Outbound:
             own = {"Host": url.place, "User-Agent": USER_AGENT, "Connection": "close"}
             connection.request("POST", url.target, body, {**headers, **own})
             with closing(connection.getresponse()) as response:
-                if end.passed:  # what looks like the end of the headers may be our own end
-                    raise self._timed_out()
+                end.check()  # what looks like the end of the headers may be our own end
                 answer = Answer(response.status, response.headers.get("Retry-After"))
                 if answer.accepted:
                     return answer
@@ -257,10 +256,10 @@ class Outbound:
     def _left(self, ends: float) -> float:
         left = ends - self._clock.monotonic()
         if left <= 0:
-            raise self._timed_out()
+            raise self._late()
         return left
 
-    def _timed_out(self) -> TimeoutError:
+    def _late(self) -> TimeoutError:
         return TimeoutError(f"no answer within {self._timings.outbound_timeout:g} s")
 
     @cached_property
@@ -271,27 +270,36 @@ class Outbound:
 class _End:
     """The end of an exchange's time: a receiver that sends a byte now and then would keep every single read alive."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, late: TimeoutError) -> None:
         # TLS takes the socket's descriptor over; its twin stays, and ends the same connection.
         self.twin = sock.dup()
-        self.passed = False
+        self._late = late
+        self._has_come = False
+
+    def check(self, cause: Exception | None = None) -> None:
+        """Go on if there is time left; else raise what it is to be late, whatever error came of it."""
+        if self._has_come:
+            raise self._late from cause
 
     def come(self) -> None:
         """End the connection under whoever reads or writes."""
-        self.passed = True
+        self._has_come = True
         with suppress(OSError):
             self.twin.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def _ending(sock: socket.socket, seconds: float) -> Iterator[_End]:
+def _ending(sock: socket.socket, seconds: float, *, late: TimeoutError) -> Iterator[_End]:
     """End a socket's connection after so many seconds, unless the block is over before."""
-    end = _End(sock)
+    end = _End(sock, late)
     timer = Timer(seconds, end.come)
     timer.daemon = True
     timer.start()
     try:
         yield end
+    except (OSError, HTTPException) as error:
+        end.check(error)
+        raise
     finally:
         timer.cancel()
         timer.join()
@@ -300,10 +308,6 @@ def _ending(sock: socket.socket, seconds: float) -> Iterator[_End]:
 
 def _address_in(place: tuple[Any, ...]) -> Address:
     return ip_address(place[0])
-
-
-def _no_answer(url: OutboundUrl, error: Exception) -> NoAnswer:
-    return NoAnswer(f"{url.place}: {printable(str(error)) or type(error).__name__}")
 
 
 def _excerpt_of(response: HTTPResponse) -> str:
