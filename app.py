@@ -14,6 +14,7 @@ stage = StageConfig.of(
     app.node.try_get_context("stage") or "dev",
     email_sender=app.node.get_context("email_sender"),
     alarm_email=app.node.try_get_context("alarm_email"),
+    publisher_url=app.node.try_get_context("publisher_url"),
     tokens=Tokens.of(app.node.try_get_context("jwt_issuer"), app.node.try_get_context("jwt_audience")),
 )
 env = Environment(account=os.environ.get("CDK_DEFAULT_ACCOUNT"), region=os.environ.get("CDK_DEFAULT_REGION"))

@@ -64,10 +64,13 @@ class CannedAws:
         """Make this process's clients anew, let every call of them be answered here, and answer them by service."""
         os.environ.update(AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench", AWS_DEFAULT_REGION="us-east-1")  # noqa: S106 - signs for no one
         clients.forget()
-        made = {service: getattr(clients, service)() for service in services}
-        for client in made.values():
-            client.meta.events.register_first("before-send", self._answer)
-        return made
+        return {service: self.client(service) for service in services}
+
+    def client(self, service: str, *region: str) -> Any:
+        """Answer a client of this process, every call of which is answered here."""
+        client = getattr(clients, service)(*region)
+        client.meta.events.register_first("before-send", self._answer, unique_id=id(self))
+        return client
 
     def _answer(self, request: Any, event_name: str, **_: Any) -> AWSResponse:
         operation = event_name.rpartition(".")[2]

@@ -4,38 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from aws_cdk import Duration
-from aws_cdk import aws_events as events
-from aws_cdk import aws_events_targets as targets
+from aws_cdk import Annotations, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda_event_sources as sources
 from constructs import Construct
 
+from infra.feeds import Feed
 from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Advice, Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
 from infra.surroundings import Surroundings
 from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE, Consumer
-from mailroom.deployment import DEAD, SERVICE, UNDELIVERED
+from mailroom.deployment import DEAD, UNDELIVERED
 from mailroom.idempotency import IdempotencyRow
+from mailroom.publishers.place import Place
 
 
 class DeployedConsumer(Construct):
-    """One consumer: bus → rule → queue → function, with a place for what each of them cannot pass on.
+    """One consumer: destination → queue → function, with a place for what each of them cannot pass on.
 
-    Parts come from another consumer, without bus and rule.
+    Parts come from another consumer. Without a feed it is for others to put events into the queue.
     """
 
-    def __init__(
-        self, scope: Construct, consumer: Consumer, *, surroundings: Surroundings, bus: events.EventBus
-    ) -> None:
+    def __init__(self, scope: Construct, consumer: Consumer, *, surroundings: Surroundings, feed: Feed | None) -> None:
         super().__init__(scope, consumer.name)
         self.consumer = consumer
         self._surroundings = surroundings
         self.function = self._build_function()
         self.queue = self._build_queue()
-        self.undelivered = self._subscribe(bus) if consumer.part is None else None
+        self.undelivered = self._subscribe(feed) if feed is not None and consumer.part is None else None
         self._feed()
 
     @property
@@ -80,27 +78,20 @@ class DeployedConsumer(Construct):
         name, command = self.consumer.name, self._surroundings.alarms.command
         return Advice(means=means.format(name=name), first=command(first.format(name=name)), runbook=runbook)
 
-    def _subscribe(self, bus: events.EventBus) -> DeadLetterQueue:
+    def _subscribe(self, feed: Feed) -> DeadLetterQueue:
         undelivered = DeadLetterQueue(
             self,
             "Undelivered",
             surroundings=self._surroundings,
             advice=self._advise(
-                "EventBridge could not put an event into the queue of {name}.", "status", Runbook.UNDELIVERED
+                f"{feed.service} could not put an event into the queue of {{name}}.", "status", Runbook.UNDELIVERED
             ),
         )
-        events.Rule(
+        feed.bring(
             self,
-            "Rule",
-            event_bus=bus,
-            event_pattern=events.EventPattern(source=[SERVICE], detail_type=[event.type for event in self.consumer.on]),
-            targets=[
-                targets.SqsQueue(
-                    self.queue.queue,
-                    message=events.RuleTargetInput.from_event_path("$.detail"),
-                    dead_letter_queue=undelivered.queue,
-                )
-            ],
+            [event.type for event in self.consumer.on],
+            queue=self.queue.queue,
+            undelivered=undelivered.queue,
         )
         return undelivered
 
@@ -128,11 +119,22 @@ class Consumers(Construct):
         *,
         consumers: Iterable[Consumer],
         surroundings: Surroundings,
-        bus: events.EventBus,
+        feed: Feed | None,
     ) -> None:
         super().__init__(scope, id_)
-        self.all = [DeployedConsumer(self, each, surroundings=surroundings, bus=bus) for each in consumers]
+        self.all = [DeployedConsumer(self, each, surroundings=surroundings, feed=feed) for each in consumers]
         receivers = {each.consumer.part: each for each in self.all if each.consumer.part}
         for each in self.all:
             for part in each.consumer.access.splits_into:
                 each.send_parts_to(receivers[part])
+        if feed is None:
+            self._warn(surroundings.stage.publisher_url)
+
+    def _warn(self, url: str | None) -> None:
+        hungry = {each.consumer.name: each.consumer.on for each in self.all if each.consumer.part is None}
+        types = (f"{name} ({', '.join(event.type for event in on)})" for name, on in hungry.items())
+        Annotations.of(self).add_warning_v2(
+            "mailroom:queues-to-be-fed",
+            f"the relay delivers to {Place.of(url or '').scheme}://…, from where nothing in this stack takes events: "
+            f"bring them to the queues of {'; '.join(types)}, whose URLs the stack's outputs tell",
+        )

@@ -1,4 +1,4 @@
-"""One dashboard that reads as events travel, left to right: requests, outbox, bus, consumers, what died."""
+"""One dashboard that reads as events travel, left to right: requests, outbox, destination, consumers, what died."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Dashboard(Construct):
     ) -> None:
         super().__init__(scope, id_)
         consumers, jobs = list(consumers), list(jobs)
-        columns = (_requests(api), _outbox(), _bus(), _consumers(consumers), _dead(consumers, jobs))
+        columns = (_requests(api), _outbox(), _destination(), _consumers(consumers), _dead(consumers, jobs))
         self.dashboard = cloudwatch.Dashboard(self, "Dashboard", period_override=cloudwatch.PeriodOverride.INHERIT)
         self.dashboard.add_widgets(*(_column(graphs, width) for graphs, width in zip(columns, _WIDTHS, strict=True)))
 
@@ -55,15 +55,15 @@ def _outbox() -> list[Graph]:
     return [
         ("Outbox: pending", [gauge(Metric.OUTBOX_PENDING)]),
         ("Outbox: oldest pending", [gauge(Metric.OUTBOX_OLDEST_PENDING_SECONDS)]),
-        ("Relay: from commit to bus", [counter(Metric.RELAY_LAG_SECONDS, "p99")]),
+        ("Relay: from commit to destination", [counter(Metric.RELAY_LAG_SECONDS, "p99")]),
     ]
 
 
-def _bus() -> list[Graph]:
+def _destination() -> list[Graph]:
     return [
-        ("Bus: published", [counter(Metric.EVENTS_PUBLISHED)]),
-        ("Bus: tried again, died", [counter(Metric.EVENTS_RETRIED), counter(Metric.EVENTS_DEAD)]),
-        ("Bus: relay paused", [counter(Metric.RELAY_PAUSED)]),
+        ("Destination: published", [counter(Metric.EVENTS_PUBLISHED)]),
+        ("Destination: tried again, died", [counter(Metric.EVENTS_RETRIED), counter(Metric.EVENTS_DEAD)]),
+        ("Destination: relay paused", [counter(Metric.RELAY_PAUSED)]),
     ]
 
 

@@ -46,7 +46,8 @@ def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) 
             grant_table(role, model, actions, surroundings=surroundings)
     for port in access.uses:
         for need in port.needs(surroundings.runtime):
-            _grant_need(role, need, surroundings=surroundings)
+            if isinstance(need, Need):
+                _grant_need(role, need, surroundings=surroundings)
 
 
 def grant_table(role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings) -> None:
@@ -60,10 +61,14 @@ def _grant_need(role: iam.Role, need: Need, *, surroundings: Surroundings) -> No
     if need.why_many is not None:
         finding = _as_rules_see(role, resources[0])
         do_otherwise(role, f"IAM5[Resource::{finding}]", because=need.why_many)
-    if not surroundings.stage.on_aws and need.resource.startswith(_BUSES):
-        # The emulator takes the bus that DescribeEventBus names for a rule of the default bus.
-        resources.append(_arn(role, need.resource.replace(_BUSES, "events:rule/default/")))
-    role.add_to_policy(iam.PolicyStatement(actions=list(need.actions), resources=resources))
+    actions = list(need.actions)
+    if not surroundings.stage.on_aws:
+        # The emulator takes the bus that DescribeEventBus names for a rule of the default bus,
+        if need.resource.startswith(_BUSES):
+            resources.append(_arn(role, need.resource.replace(_BUSES, "events:rule/default/")))
+        # and asks for an action by the call's name, where AWS has one for both.
+        actions += [f"{action}Batch" for action in actions if action == "sns:Publish"]
+    role.add_to_policy(iam.PolicyStatement(actions=actions, resources=resources))
 
 
 def _arn(role: iam.Role, place: str) -> str:

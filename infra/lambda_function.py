@@ -131,7 +131,7 @@ class LambdaFunction(Construct):
             handler="handler.handler",
             runtime=RUNTIME,
             architecture=ARCHITECTURE,
-            layers=self._surroundings.layers,
+            layers=self._surroundings.layers.of(self.workload.access, self._surroundings.runtime),
             environment=self._environment(),
             role=self.role,
             log_group=self._logs,

@@ -7,4 +7,5 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ROOT / "functions"
 LAYERS = ROOT / "layers"
-DEPENDENCIES = LAYERS / "dependencies"
+DEPENDENCIES = "dependencies"
+"""The name of the layer that every function needs, of those that `make` builds."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from aws_cdk import Environment, Stack
-from aws_cdk import aws_events as events
 from constructs import Construct
 
 from infra.api import OperationsApi, PublicApi
 from infra.application import Application
 from infra.consumers import Consumers
 from infra.dashboard import Dashboard
+from infra.feeds import StageDestination
 from infra.files import ReportBucket
 from infra.jobs import Jobs
 from infra.lambda_function import LambdaFunction
@@ -26,8 +26,6 @@ from infra.surroundings import Surroundings, settings_of
 from infra.tables import Tables
 from mailroom.deployment import data_stack, service_stack
 from mailroom.row import Row
-
-BUS = "events"
 
 
 class DataStack(Stack):
@@ -62,7 +60,7 @@ class ServiceStack(Stack):
         env: Environment,
     ) -> None:
         super().__init__(scope, id_, env=env)
-        self.bus = events.EventBus(self, "Bus")
+        self.destination = StageDestination(self, stage=stage)
         surroundings = Surroundings(
             stage=stage,
             tables=data.tables,
@@ -70,18 +68,22 @@ class ServiceStack(Stack):
             settings=settings_of(
                 stage,
                 tables=data.tables,
-                bus_name=self.bus.event_bus_name,
+                publisher_url=self.destination.url,
                 signing_secret=data.signing_secret.arn,
                 reports_bucket=data.reports.name,
             ),
-            layers=Layers(self, "Layers", stage=stage).all,
+            layers=Layers(self, "Layers", stage=stage),
         )
         self.api = PublicApi(self, "Api", surroundings=surroundings, access=application.api)
         self.operations = OperationsApi(self, "Operations", surroundings=surroundings)
         self.relay = DeployedRelay(self, "Relay", surroundings=surroundings)
         self.jobs = Jobs(self, "Jobs", jobs=application.jobs, surroundings=surroundings)
         self.consumers = Consumers(
-            self, "Consumers", consumers=application.consumers, surroundings=surroundings, bus=self.bus
+            self,
+            "Consumers",
+            consumers=application.consumers,
+            surroundings=surroundings,
+            feed=self.destination.feed,
         )
         GaugeAlarms(self, "Gauges", alarms=surroundings.alarms)
         if stage.on_aws:
@@ -96,7 +98,7 @@ class ServiceStack(Stack):
             "ops_url": self.operations.stage.url,
             "settings": surroundings.environment(),
             "tables": surroundings.tables.names(),
-            "buses": {BUS: self.bus.event_bus_name},
+            "buses": self.destination.buses,
         }
         single = (self.api.function, self.operations.function, self.relay.function)
         queues: dict[LambdaFunction, dict[str, str]] = {each: {} for each in single}

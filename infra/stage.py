@@ -10,8 +10,10 @@ from typing import Self
 from aws_cdk import RemovalPolicy
 from aws_cdk.aws_logs import RetentionDays
 
-from infra.layout import DEPENDENCIES
+from infra.layout import LAYERS
 from mailroom.peers import NONE
+from mailroom.publishers.place import PublisherUrlError
+from mailroom.publishers.publisher import kind_of
 from mailroom.settings import Auth
 from mailroom.timings import Timings, timings_of
 
@@ -70,8 +72,8 @@ class StageConfig:
         Whether it is deployed to AWS; if not, to the emulator, which traces nothing and speaks plain HTTP.
     keeps_data
         Whether tables and queues survive their stack, and tables can be restored to any second.
-    dependencies
-        The folder of the dependencies layer, as `make build` or `make build-aws` left it.
+    built_layers
+        Where `make build` and `make build-aws` leave the layers.
     email_sender
         Where the application's e-mails come from.
     alarm_email
@@ -82,6 +84,8 @@ class StageConfig:
         API requests per second, steadily and at once.
     cleanup_units
         DynamoDB capacity units that the hourly clean-up may use: 5,000 cost $0.0006 as reads, $0.003 as deletes.
+    publisher_url
+        Where the relay delivers; None is a bus of the stage's own.
     outbound_networks
         What webhooks may reach besides the public internet, and by plain http: on a laptop the laptop itself.
     """
@@ -91,7 +95,7 @@ class StageConfig:
     tokens: Tokens | None
     on_aws: bool
     keeps_data: bool
-    dependencies: Path
+    built_layers: Path
     email_sender: str
     alarm_email: str | None
     log_retention: RetentionDays
@@ -99,6 +103,7 @@ class StageConfig:
     throttle_rate: int
     throttle_burst: int
     cleanup_units: int
+    publisher_url: str | None
     outbound_networks: str
 
     @classmethod
@@ -109,7 +114,8 @@ class StageConfig:
         email_sender: str,
         alarm_email: str | None = None,
         tokens: Tokens | None = None,
-        dependencies: Path | None = None,
+        publisher_url: str | None = None,
+        built_layers: Path = LAYERS,
     ) -> Self:
         """Answer the stage of this name: `local`, `dev`, and production for every other name.
 
@@ -118,10 +124,12 @@ class StageConfig:
         Raises
         ------
         StageError
-            If the name cannot be part of a stack's name.
+            If the name cannot be part of a stack's name, or the publisher's URL names no destination.
         """
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,19}", name):
             raise StageError(f"{name!r} is no stage: take up to 20 lower-case letters, digits and hyphens")
+        if publisher_url is not None:
+            _check_destination(publisher_url)
         local, production = name == LOCAL, name not in (LOCAL, DEV)
         tokens = None if local else tokens
         return cls(
@@ -130,7 +138,7 @@ class StageConfig:
             tokens=tokens,
             on_aws=not local,
             keeps_data=production,
-            dependencies=dependencies or DEPENDENCIES / ("local" if local else "aws"),
+            built_layers=built_layers,
             email_sender=email_sender,
             alarm_email=alarm_email,
             log_retention=RetentionDays.THREE_MONTHS if production else RetentionDays.ONE_WEEK,
@@ -138,6 +146,7 @@ class StageConfig:
             throttle_rate=1_000 if production else 100,
             throttle_burst=2_000 if production else 200,
             cleanup_units=5_000 if production else 500,
+            publisher_url=publisher_url,
             outbound_networks="127.0.0.0/8" if local else NONE,
         )
 
@@ -150,3 +159,10 @@ class StageConfig:
     def removal_policy(self) -> RemovalPolicy:
         """What becomes of tables, queues and logs when their stack goes."""
         return RemovalPolicy.RETAIN if self.keeps_data else RemovalPolicy.DESTROY
+
+
+def _check_destination(url: str) -> None:
+    try:
+        kind_of(url)
+    except PublisherUrlError as error:
+        raise StageError(str(error)) from error

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from aws_cdk import aws_lambda as lambda_
-
 from app.settings import AppSettings
+from infra.layers import Layers
 from infra.monitoring import Alarms
 from infra.stage import StageConfig
 from infra.tables import Tables
@@ -30,7 +29,7 @@ class Surroundings:
     tables: Tables
     alarms: Alarms
     settings: tuple[Environment, ...]
-    layers: list[lambda_.LayerVersion]
+    layers: Layers
 
     @property
     def timings(self) -> Timings:
@@ -48,7 +47,7 @@ class Surroundings:
 
 
 def settings_of(
-    stage: StageConfig, *, tables: Tables, bus_name: str, signing_secret: str, reports_bucket: str
+    stage: StageConfig, *, tables: Tables, publisher_url: str, signing_secret: str, reports_bucket: str
 ) -> tuple[Environment, ...]:
     """Answer the settings of a stage: the one place that fills them in."""
     return (
@@ -56,7 +55,7 @@ def settings_of(
             stage=stage.name,
             auth=stage.auth,
             source=SERVICE,
-            publisher_url=f"eventbridge://{bus_name}",
+            publisher_url=publisher_url,
             cleanup_units=stage.cleanup_units,
             outbound_networks=stage.outbound_networks,
             signing_secret=signing_secret,

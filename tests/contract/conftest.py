@@ -11,12 +11,18 @@ from typing import Any, Protocol, Self
 import pytest
 from moto import mock_aws
 
+from local.kafka import MockKafka, mock_kafka
 from mailroom import clients
 from mailroom.failures import failure_of_code
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from mailroom.testing import FakePublisher, ManualClock
+from tests.moto_server import moto_server
+
+from .brokers import KafkaDestination, RabbitMqDestination
+from .fake_rabbitmq import fake_rabbitmq
+from .messages import KEYS, REGION, Messages, answering, sns_destination, sqs_destination, ymq_destination
 
 BUS = "bus"
 CHECK_PERIOD = 60.0
@@ -43,24 +49,34 @@ def envelopes(count: int, **changes: Any) -> list[Envelope]:
         "time": "2030-01-01T00:00:00.000Z",
         "payload": "{}",
     }
-    return [Envelope(id=f"01JDW3NDEKTSV4RRFFQ69G5F{n:02d}-03", **(attributes | changes)) for n in range(count)]
+    return [Envelope(**{"id": f"01JDW3NDEKTSV4RRFFQ69G5F{n:02d}-03", **attributes, **changes}) for n in range(count)]
 
 
 class Destination(Protocol):
-    """A publisher, and what its other side can be told and asked."""
+    """A publisher, and what its other side can be asked."""
 
     publisher: Publisher
 
-    def refuse(self, codes: Mapping[str, str]) -> None:
-        """Answer these events, by id, with an AWS error code of their own; take the others."""
+    @property
+    def deduplicates(self) -> bool:
+        """Whether what arrives a second time, soon after the first, vanishes."""
 
     @property
     def delivered(self) -> Sequence[str]:
         """The ids of what the other side has taken, in order."""
 
 
+class AwsDestination(Destination, Protocol):
+    """One that tells of each entry by a code of AWS's."""
+
+    def refuse(self, codes: Mapping[str, str]) -> None:
+        """Answer these events, by id, with an error code of their own; take the others."""
+
+
 class FakeDestination:
     """The destination that other tests use."""
+
+    deduplicates = False
 
     def __init__(self) -> None:
         self.publisher = FakePublisher()
@@ -82,6 +98,8 @@ Answer = dict[str, Any]
 
 class EventBridgeDestination:
     """A bus that answers as it is told: what the client serialized is what it sees."""
+
+    deduplicates = False
 
     def __init__(self, clock: ManualClock) -> None:
         clients.events().create_event_bus(Name=BUS)
@@ -162,8 +180,88 @@ def bus(clock: ManualClock) -> Iterator[EventBridgeDestination]:
         yield connected
 
 
-@pytest.fixture(params=["fake", "eventbridge"])
-def destination(request: pytest.FixtureRequest) -> Destination:
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """Moto by HTTP: host and port."""
+    with moto_server() as place:
+        yield place
+
+
+@contextmanager
+def _to_messages(name: str, request: pytest.FixtureRequest) -> Iterator[Messages]:
+    scheme, _, kind = name.partition("-")
+    queue = f"things.{kind}" if kind else "things"
+    if scheme == "ymq":
+        made = ymq_destination(queue, request.getfixturevalue("server"))
+        client = clients.sqs_elsewhere(f"http://{request.getfixturevalue('server')}", region=REGION, **KEYS)
+    else:
+        made = (sns_destination if scheme == "sns" else sqs_destination)(queue)
+        client = getattr(clients, scheme)(REGION)
+    with answering(made, client) as messages:
+        yield messages
+
+
+@pytest.fixture(params=["sqs", "sqs-fifo", "sns", "sns-fifo", "ymq", "ymq-fifo"])
+def messages(request: pytest.FixtureRequest) -> Iterator[Messages]:
+    """Each destination that takes batches of messages, in turn."""
+    with _to_messages(request.param, request) as made:
+        yield made
+
+
+@pytest.fixture
+def rabbitmq() -> Iterator[RabbitMqDestination]:
+    """An exchange of a broker that does as it is told."""
+    with fake_rabbitmq() as broker:
+        destination = RabbitMqDestination(broker)
+        yield destination
+        destination.publisher.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster() -> Iterator[MockKafka]:
+    """A Kafka for all."""
+    with mock_kafka() as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def shared_topic(kafka_cluster: MockKafka) -> Iterator[KafkaDestination]:
+    """A topic of one partition."""
+    destination = KafkaDestination(kafka_cluster)
+    yield destination
+    destination.publisher.close()
+
+
+@pytest.fixture
+def kafka(shared_topic: KafkaDestination) -> KafkaDestination:
+    """A topic that is as good as new."""
+    shared_topic.forget()
+    return shared_topic
+
+
+@contextmanager
+def _to(name: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    if name == "fake":
+        yield FakeDestination()
+    elif name in ("bus", "kafka", "rabbitmq"):
+        yield request.getfixturevalue(name)
+    else:
+        with _to_messages(name, request) as made:
+            yield made
+
+
+AWS = ["fake", "bus", "sqs", "sqs-fifo", "sns", "sns-fifo", "ymq", "ymq-fifo"]
+
+
+@pytest.fixture(params=[*AWS, "kafka", "rabbitmq"])
+def destination(request: pytest.FixtureRequest) -> Iterator[Destination]:
     """Each destination in turn."""
-    chosen: Destination = FakeDestination() if request.param == "fake" else request.getfixturevalue("bus")
-    return chosen
+    with _to(request.param, request) as made:
+        yield made
+
+
+@pytest.fixture(params=AWS)
+def aws_destination(request: pytest.FixtureRequest) -> Iterator[AwsDestination]:
+    """Each that answers by AWS's codes, in turn."""
+    with _to(request.param, request) as made:
+        yield made

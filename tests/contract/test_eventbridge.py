@@ -12,6 +12,7 @@ from mailroom import clients
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
+from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Outcome
 from mailroom.testing import ManualClock
 
@@ -206,7 +207,7 @@ def test_an_entrys_size_is_what_eventbridge_counts__and_not_less(
 
 
 def test_publishing_needs_no_more_than_its_own_bus() -> None:
-    (need,) = EventBridgePublisher.needs_at(BUS)
+    (need,) = EventBridgePublisher.needs_at(Place.of(f"eventbridge://{BUS}"))
 
     assert need.actions == ("events:DescribeEventBus", "events:PutEvents")
     assert (need.resource, need.why_many) == (f"events:event-bus/{BUS}", None)

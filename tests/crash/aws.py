@@ -24,7 +24,10 @@ from mailroom.testing import ManualClock
 from mailroom.timings import Timings
 from tests import stage
 
+ACCOUNT, REGION = "123456789012", "us-east-1"
 BUS, QUEUE = "bus", "counting"
+ARRIVALS, FIFO_ARRIVALS = "arrivals", "arrivals.fifo"
+"""Queues that destinations end in; a topic of the first one's name feeds it."""
 SETTINGS = stage.settings(publisher_url=f"eventbridge://{BUS}")
 APP_SETTINGS = stage.app_settings()
 
@@ -93,6 +96,7 @@ class Aws:
         clients.events().create_event_bus(Name=BUS)
         clients.s3().create_bucket(Bucket=APP_SETTINGS.reports_bucket)
         self.queues = self._make_queues()
+        self._make_destinations()
 
     def empty(self, clock: ManualClock) -> None:
         """Take everything out of tables and queues, and go by this clock."""
@@ -122,6 +126,10 @@ class Aws:
     def depth(self, queue: str) -> int:
         """Answer how many messages a queue has, those in flight too."""
         return len(_backend("sqs").queues[queue]._messages)
+
+    def bodies(self, queue: str) -> list[str]:
+        """Answer what is in a queue, in the order in which it came."""
+        return [message.body for message in _backend("sqs").queues[queue]._messages]
 
     def object(self, key: str) -> bytes | None:
         """Answer what is in an object of the reports' bucket; None if there is none."""
@@ -173,6 +181,18 @@ class Aws:
         queue = self._sqs.create_queue(QueueName=QUEUE, Attributes=attributes)["QueueUrl"]
         return {QUEUE: queue, f"{QUEUE}-dead": dead}
 
+    def _make_destinations(self) -> None:
+        self._sqs.create_queue(QueueName=ARRIVALS)
+        self._sqs.create_queue(QueueName=FIFO_ARRIVALS, Attributes={"FifoQueue": "true"})
+        topic = clients.sns(REGION).create_topic(Name=ARRIVALS)["TopicArn"]
+        raw = {"RawMessageDelivery": "true"}
+        clients.sns(REGION).subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn_of("sqs", ARRIVALS), Attributes=raw)
+
+
+def arn_of(service: str, name: str) -> str:
+    """Answer the ARN of a queue or a topic of the account."""
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}"
+
 
 @contextmanager
 def aws_in_process() -> Iterator[Aws]:
@@ -187,4 +207,4 @@ def aws_in_process() -> Iterator[Aws]:
 
 
 def _backend(service: str) -> Any:
-    return get_backend(service)["123456789012"]["aws" if service == "s3" else "us-east-1"]  # type: ignore[call-overload]
+    return get_backend(service)[ACCOUNT]["aws" if service == "s3" else REGION]  # type: ignore[call-overload]

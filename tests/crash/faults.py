@@ -27,6 +27,7 @@ _REFUSALS = {
     "events": "InternalException",
     "s3": "SlowDown",
     "secretsmanager": "InternalServiceError",
+    "sns": "InternalError",
     "sqs": "AccessDenied",
 }
 

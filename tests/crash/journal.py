@@ -40,6 +40,8 @@ class Journal:
             return
         if call.operation == "PutEvents":
             self._note_bus(call, answer)
+        if call.operation in _BATCHES:
+            self._note_batch(call, answer)
         for item in _puts(call):
             partition, event_id = (item.get(name, {}).get("S", "") for name in ("partition", "event_id"))
             if partition.startswith(PENDING_PREFIX):
@@ -53,6 +55,20 @@ class Journal:
             if "ErrorCode" not in outcome:
                 self.publish(json.loads(entry["Detail"])["id"])
                 self._on_bus(entry["Detail"])
+
+    def _note_batch(self, call: Call, answer: dict[str, Any]) -> None:
+        entries, text = _BATCHES[call.operation]
+        done = {each["Id"] for each in answer.get("Successful", ())}
+        for entry in call.parameters[entries]:
+            if entry["Id"] in done:
+                self.publish(json.loads(entry[text])["id"])
+
+
+_BATCHES = {
+    "SendMessageBatch": ("Entries", "MessageBody"),
+    "PublishBatch": ("PublishBatchRequestEntries", "Message"),
+}
+"""Where queues and topics have their entries, and an entry its event."""
 
 
 def _puts(call: Call) -> Iterator[dict[str, Any]]:

@@ -24,6 +24,8 @@ from mailroom.testing import permanent, transient
 from tests.integration.outbox.conftest import SHARD, Outbox
 
 from .aws import QUEUE
+from .destinations import DrainToFifoQueue, DrainToQueue, DrainToTopic  # noqa: F401 - run like those below
+from .drain import Drain as _Drain
 from .harness import PAST_EVERY_WINDOW, Scenario
 from .ledger import Finding, Flaw, nothing_waits, once, one_command, one_effect_each, records_completed
 from .reports import WriteReport  # noqa: F401 - run like those below
@@ -63,25 +65,6 @@ class Post(Scenario):
 
     def judge(self, world: World) -> Iterator[Finding]:
         yield from one_command(world, self.client.answers)
-
-
-class _Drain(Scenario):
-    """The relay delivers three events, two of them about one subject."""
-
-    def prepare(self, world: World) -> None:
-        outbox = Outbox(world.process.runtime, world.clock)
-        subject = outbox.subject()
-        self.ids = [outbox.add(subject), outbox.add(), outbox.add(subject)]
-
-    def step(self, world: World) -> bool:
-        world.process.wake_relay()
-        return not world.pending
-
-    def judge(self, world: World) -> Iterator[Finding]:
-        yield from nothing_waits(world)
-        for event_id in self.ids:
-            if event_id not in world.journal.published:
-                yield Finding(Flaw.LOST, f"{event_id} was never published")
 
 
 class DrainToMemory(_Drain):

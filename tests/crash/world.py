@@ -79,7 +79,7 @@ class Process:
             ports[Destination] = Destination(world.destination)
         self._seed = world.random.getrandbits(64)
         self.runtime = Runtime(
-            SETTINGS,
+            world.settings,
             APP_SETTINGS,
             clock=world.clock,
             random=Random(self._seed),  # noqa: S311 - repeatable on purpose
@@ -145,6 +145,7 @@ class World:
         self.random = Random(seed)  # noqa: S311 - repeatable on purpose
         self.deployment = Deployment(stage="test", queues=aws.queues)
         self.destination: FakePublisher | None = None
+        self.settings = SETTINGS
         self.journal = Journal(on_bus=aws.send)
         Receiver.broken = False
         aws.empty(self.clock)
@@ -153,6 +154,11 @@ class World:
     def restart(self) -> None:
         """Go on with a new process."""
         self.process = Process(self)
+
+    def deliver_to(self, url: str) -> None:
+        """Relay to the destination of this URL."""
+        self.settings = SETTINGS.model_copy(update={"publisher_url": url})
+        self.restart()
 
     def publish_to(self, *outcomes: Outcome) -> None:
         """Relay to a destination in memory, which answers so at first and then takes what comes."""

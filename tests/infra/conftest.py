@@ -1,4 +1,4 @@
-"""Each stage is synthesized once per session, without a dependencies layer that would take minutes to build."""
+"""Each stage is synthesized once per session, without layers that would take minutes to build."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 
 from aws_cdk import App, Environment
 
-from infra.layout import ROOT
+from infra.layout import DEPENDENCIES, ROOT
 from infra.stacks import add_stacks
 from infra.stage import StageConfig
+from mailroom.publishers.broker import BrokerPublisher
 from mailroom.row import Row
 from tests.infra.assembly import Assembly
 
@@ -26,21 +27,24 @@ Synth = Callable[[str], Assembly]
 
 
 @pytest.fixture(scope="session")
-def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that looks like a built dependencies layer."""
-    folder = tmp_path_factory.mktemp("dependencies")
-    (folder / "python").mkdir()
-    (folder / "python" / "dependency.py").touch()
+def built_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that looks as if the layers were built in it."""
+    folder = tmp_path_factory.mktemp("layers")
+    for name in (DEPENDENCIES, BrokerPublisher.layer):
+        for platform in ("aws", "local"):
+            packages = folder / str(name) / platform / "python"
+            packages.mkdir(parents=True)
+            (packages / f"of_{name}.py").touch()
     return folder
 
 
 @pytest.fixture(scope="session")
-def stage(dependencies: Path) -> Callable[[str], StageConfig]:
+def stage(built_layers: Path) -> Callable[[str], StageConfig]:
     """Makes the configuration of a stage."""
 
     def make(name: str) -> StageConfig:
         return StageConfig.of(
-            name, email_sender="sender@example.com", alarm_email="on-call@example.com", dependencies=dependencies
+            name, email_sender="sender@example.com", alarm_email="on-call@example.com", built_layers=built_layers
         )
 
     return make

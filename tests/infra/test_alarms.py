@@ -183,7 +183,7 @@ def test_the_dashboard_reads_left_to_right(prod: Assembly) -> None:
     widgets = json.loads(dashboard["Properties"]["DashboardBody"])["widgets"]
     columns = {each["x"]: each["properties"]["title"] for each in reversed(widgets)}
     assert [title.split(":")[0] for _, title in sorted(columns.items())] == [
-        "Requests", "Outbox", "Bus", "Consumers", "Dead",
+        "Requests", "Outbox", "Destination", "Consumers", "Dead",
     ]  # fmt: skip
     assert max(each["x"] + each["width"] for each in widgets) == 24
 

@@ -20,7 +20,7 @@ from tests.infra.assembly import Assembly
 from tests.infra.conftest import ENVIRONMENT
 
 HANDLERS = sorted(FUNCTIONS.glob("*/handler.py"))
-LAYER_FOLDERS = [DEPENDENCIES / "local" / "python", LAYERS / "mailroom" / "python", LAYERS / "app" / "python"]
+LAYER_FOLDERS = [LAYERS / DEPENDENCIES / "local" / "python", LAYERS / "mailroom" / "python", LAYERS / "app" / "python"]
 
 
 def variables(assembly: Assembly, name: str) -> dict[str, str]:
@@ -91,7 +91,7 @@ def test_no_function_reserves_concurrency(prod: Assembly) -> None:
 def test_a_missing_dependencies_layer_names_the_command_that_builds_it(
     app: App, stage: Callable[..., StageConfig], tmp_path: Path, name: str, command: str
 ) -> None:
-    config = StageConfig.of(name, email_sender="sender@example.com", dependencies=tmp_path)
+    config = StageConfig.of(name, email_sender="sender@example.com", built_layers=tmp_path)
     with pytest.raises(StageError, match=command):
         add_stacks(app, stage=config, env=ENVIRONMENT)
 

@@ -20,16 +20,16 @@ ISSUER = "https://issuer.example/pool"
 TOKENS = Tokens(ISSUER, ("web", "mobile"))
 
 
-def stage_with_tokens(name: str, dependencies: Path) -> StageConfig:
-    return StageConfig.of(name, email_sender="sender@example.com", tokens=TOKENS, dependencies=dependencies)
+def stage_with_tokens(name: str, built_layers: Path) -> StageConfig:
+    return StageConfig.of(name, email_sender="sender@example.com", tokens=TOKENS, built_layers=built_layers)
 
 
 @pytest.fixture(scope="module")
-def assembly(dependencies: Path, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+def assembly(built_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
     """The stage `dev` with tokens."""
     context = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = App(context=context, outdir=str(tmp_path_factory.mktemp("tokens")), analytics_reporting=False)
-    add_stacks(app, stage=stage_with_tokens("dev", dependencies), env=ENVIRONMENT)
+    add_stacks(app, stage=stage_with_tokens("dev", built_layers), env=ENVIRONMENT)
     return Assembly(folder=Path(app.synth().directory), prefix="mailroom-dev")
 
 
@@ -55,8 +55,8 @@ def test_operators_sign_their_requests__whatever_the_public_brings(assembly: Ass
     assert routes(assembly)["ANY /ops/{proxy+}"]["AuthorizationType"] == "AWS_IAM"
 
 
-def test_a_laptop_asks_nobody__whatever_the_context_says(dependencies: Path) -> None:
-    local = stage_with_tokens("local", dependencies)
+def test_a_laptop_asks_nobody__whatever_the_context_says(built_layers: Path) -> None:
+    local = stage_with_tokens("local", built_layers)
     assert (local.auth, local.tokens) == ("none", None)
 
 

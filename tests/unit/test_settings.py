@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.settings import AppSettings
-from mailroom.publishers.publisher import PublisherUrlError, kind_of
+from mailroom.publishers.place import PublisherUrlError
+from mailroom.publishers.publisher import kind_of
 from mailroom.settings import Environment, Settings, SettingsError
 from mailroom.timings import timings_of
 from tests import stage
@@ -95,4 +96,4 @@ def test_a_publisher_url_that_names_no_destination_is_refused__with_those_that_d
 
 
 def test_a_publisher_url_keeps_its_place_as_it_is__also_one_that_is_known_at_deployment_only() -> None:
-    assert kind_of("eventbridge://${Token[BUS.1]}")[1] == "${Token[BUS.1]}"
+    assert kind_of("eventbridge://${Token[BUS.1]}")[1].name == "${Token[BUS.1]}"

@@ -35,6 +35,7 @@ def test_only_a_laptop_is_impatient() -> None:
         ({"job_start_within": 6 * HOUR + 1}, "60 s <= job_start_within <= 6 h"),
         ({"sweep_timeout": 60}, "sweep_timeout < sweep_period"),
         ({"sweep_timeout": 20, "sweep_period": 30}, "sweep_period >= EventBridge's floor of a minute"),
+        ({"broker_timeout": 15.1}, "broker_timeout <= the longest call, for which the lease has room"),
         ({"lease": 54.9}, "lease (54.9 s) >= 2 x clock_skew + 3 x the longest call (55 s)"),
         ({"clock_skew": 8}, "lease (60 s) >= 2 x clock_skew + 3 x the longest call (61 s)"),
         ({"read_timeout": 4}, "lease (60 s) >= 2 x clock_skew + 3 x the longest call (64 s)"),
@@ -166,3 +167,9 @@ def test_what_a_consumer_declares_for_itself_is_held_to_the_contract_too(timeout
         return
     with pytest.raises(TimingError, match=line):
         Timings().check({"counts": timeout})
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_event_that_no_queue_takes_is_tried_until_an_outage_is_over(stage: str) -> None:
+    timings = timings_of(stage)
+    assert timings.unroutable_after * (timings.relay_backoff.attempts - 1) >= timings.outage_to_outlive

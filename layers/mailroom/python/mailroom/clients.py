@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
     from types_boto3_secretsmanager import SecretsManagerClient
     from types_boto3_ses import SESClient
+    from types_boto3_sns import SNSClient
     from types_boto3_sqs import SQSClient
     from types_boto3_sts import STSClient
 
@@ -91,9 +92,21 @@ def events() -> EventBridgeClient:
     return client
 
 
-def sqs() -> SQSClient:
-    """Answer the process's SQS client."""
-    client: SQSClient = _client("sqs")
+def sqs(region: str | None = None) -> SQSClient:
+    """Answer the process's SQS client, of its own region if none is named."""
+    client: SQSClient = _client("sqs", region=region)
+    return client
+
+
+def sqs_elsewhere(endpoint: str, *, region: str, key_id: str, key: str) -> SQSClient:
+    """Answer a client of a service that speaks SQS's protocol, and knows its callers by keys of its own."""
+    client: SQSClient = _client("sqs", region=region, endpoint=endpoint, keys=(key_id, key))
+    return client
+
+
+def sns(region: str | None = None) -> SNSClient:
+    """Answer the process's SNS client, of its own region if none is named."""
+    client: SNSClient = _client("sns", region=region)
     return client
 
 
@@ -148,9 +161,16 @@ def forget() -> None:
 _lock = Lock()
 
 
-def _client(service: str, config: Config = _CONFIG) -> Any:
+def _client(
+    service: str,
+    config: Config = _CONFIG,
+    *,
+    region: str | None = None,
+    endpoint: str | None = None,
+    keys: tuple[str | None, str | None] = (None, None),
+) -> Any:
     with _lock:  # making a client is not thread-safe, using one is
-        return _make(service, config)
+        return _make(service, config, region, endpoint, keys)
 
 
 @cache
@@ -159,8 +179,17 @@ def _session() -> boto3.session.Session:
 
 
 @cache
-def _make(service: str, config: Config) -> Any:
-    client = _session().client(service, config=config)  # type: ignore[call-overload]
+def _make(
+    service: str, config: Config, region: str | None, endpoint: str | None, keys: tuple[str | None, str | None]
+) -> Any:
+    client = _session().client(  # type: ignore[call-overload]
+        service,
+        config=config,
+        region_name=region,
+        endpoint_url=endpoint,
+        aws_access_key_id=keys[0],
+        aws_secret_access_key=keys[1],
+    )
     client.meta.events.register("provide-client-params.*.*", _remember_parameters)
     client.meta.events.register("before-call.*.*", _before)
     client.meta.events.register("after-call.*.*", _after)

@@ -101,31 +101,48 @@ class Unavailable(Exception):
     """The other side is down, throttles or refuses us: the work itself may be fine."""
 
 
-_UNAVAILABLE = frozenset(
+NOT_THERE = frozenset(
     {
+        "AWS.SimpleQueueService.NonExistentQueue", "InvalidAddress", "NoSuchBucket", "NotFound", "NotFoundException",
+        "QueueDoesNotExist", "ResourceNotFoundException",
+    }
+)  # fmt: skip
+"""Codes for: what we send to, or read, is not there (yet, or any more)."""
+
+DENIED = frozenset(
+    {
+        "AccessDenied", "AccessDeniedException", "AuthFailure", "AuthorizationError", "InvalidAccessKeyId",
+        "InvalidClientTokenId", "InvalidSecurity", "KMS.AccessDeniedException", "KMSAccessDenied",
+        "KMSAccessDeniedException", "KmsAccessDenied", "NotAuthorized", "NotAuthorizedException", "OptInRequired",
+        "SignatureDoesNotMatch", "UnrecognizedClientException",
+    }
+)  # fmt: skip
+"""Codes for: the other side knows us too little, until somebody mends keys, grants or policies."""
+
+_UNAVAILABLE = (
+    NOT_THERE
+    | DENIED
+    | {
         # Throttling
         "BandwidthLimitExceeded", "LimitExceededException", "PriorRequestNotComplete",
         "ProvisionedThroughputExceeded", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
-        "RequestThrottled", "RequestThrottledException", "SlowDown", "ThrottledException", "Throttling",
+        "RequestThrottled", "RequestThrottledException", "SlowDown", "Throttled", "ThrottledException", "Throttling",
         "ThrottlingError", "ThrottlingException", "ThrottlingReason", "TooManyRequestsException",
-        "OverLimit", "KmsThrottled", "KMS.ThrottlingException", "429",
+        "OverLimit", "KMSThrottling", "KmsThrottled", "KMS.ThrottlingException", "429",
         # The service itself
         "InternalError", "InternalException", "InternalFailure", "InternalServerError", "InternalServiceError",
         "ServiceUnavailable", "ServiceUnavailableException", "TransactionInProgressException", "RequestTimeout",
         "RequestTimeoutException", "ConcurrentModificationException",
         "500", "502", "503", "504",  # what botocore makes of an answer that is not the service's own
-        # Us, as the other side sees us: keys, clock, policies
-        "AccessDenied", "AccessDeniedException", "AuthFailure", "ExpiredToken", "ExpiredTokenException",
-        "IncompleteSignature", "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSignatureException",
-        "InvalidToken", "KmsAccessDenied", "RequestTimeTooSkewed",
-        "KMSAccessDeniedException", "MissingAuthenticationToken", "NotAuthorized", "NotAuthorizedException",
-        "NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException",
-        "OptInRequired", "RequestExpired", "SignatureDoesNotMatch", "UnrecognizedClientException",
+        # The key that it encrypts with
+        "KMSDisabled", "KMSInvalidState", "KMSNotFound", "KMSOptInRequired",
+        "KmsDisabled", "KmsInvalidKeyUsage", "KmsInvalidState", "KmsNotFound", "KmsOptInRequired",
+        # Us, as the other side sees us: clock, sessions, policies
+        "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidSignatureException",
+        "InvalidToken", "RequestTimeTooSkewed", "MissingAuthenticationToken",
+        "NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException", "RequestExpired",
         "AccountSendingPausedException", "AccountSuspendedException", "ConfigurationSetDoesNotExist",
         "ConfigurationSetSendingPausedException", "MailFromDomainNotVerifiedException", "SendingPausedException",
-        # What we send to is not there (yet, or any more)
-        "AWS.SimpleQueueService.NonExistentQueue", "NoSuchBucket", "NotFoundException", "QueueDoesNotExist",
-        "ResourceNotFoundException",
     }
 )  # fmt: skip
 
@@ -133,7 +150,8 @@ _PERMANENT = frozenset(
     {
         "InvalidArgument", "InvalidMessageContents", "InvalidParameter", "InvalidParameterException",
         "InvalidParameterValue", "ItemCollectionSizeLimitExceededException", "MalformedDetail", "MessageRejected",
-        "MessageTooLong", "ParamValidationError", "SerializationException", "ValidationError", "ValidationException",
+        "MessageTooLong", "ParamValidationError", "ParameterValueInvalid", "SerializationException",
+        "ValidationError", "ValidationException",
     }
 )  # fmt: skip
 

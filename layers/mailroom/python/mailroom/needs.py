@@ -41,11 +41,18 @@ class Need:
     why_many: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LayerNeed:
+    """A Lambda layer besides those that every function has: one that `make` builds below this name."""
+
+    name: str
+
+
 class Port(Protocol):
     """Something outside that code uses: `uses=[Email]` grants its needs and gives the code an instance."""
 
     @classmethod
-    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+    def needs(cls, runtime: Runtime) -> tuple[Need | LayerNeed, ...]:
         """Answer what the port needs under these settings (at synth they hold CDK's placeholders)."""
         ...
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from mailroom.failures import Failure, FailureKind
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
+from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Limits, Outcome
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class FakePublisher:
         What becomes of an event; may raise to stand for a crash.
     """
 
-    limits = Limits(entries=10, entry_bytes=1_000_000, call_bytes=1_000_000)
+    limits: ClassVar = Limits(entries=10, entry_bytes=1_000_000, call_bytes=1_000_000)
+    layer: ClassVar[str | None] = None
+    keeps_order = True
 
     def __init__(self, answer: Callable[[Envelope], Outcome] = lambda _: SENT) -> None:
         self.answer = answer
@@ -64,14 +67,18 @@ class FakePublisher:
         self.calls = 0
 
     @classmethod
-    def at(cls, place: str, runtime: Runtime) -> Self:
-        """Make one; the place does not matter."""
-        return cls()
+    def check_at(cls, place: Place) -> None:
+        """Take any place."""
 
     @classmethod
-    def needs_at(cls, place: str) -> tuple[Need, ...]:
+    def needs_at(cls, place: Place) -> tuple[Need, ...]:
         """Need nothing."""
         return ()
+
+    @classmethod
+    def at(cls, place: Place, runtime: Runtime) -> Self:
+        """Make one; the place does not matter."""
+        return cls()
 
     @staticmethod
     def size(event: Envelope) -> int:

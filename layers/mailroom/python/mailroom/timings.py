@@ -97,6 +97,11 @@ class Timings:
     lease: float = MINUTE
     bus_check_period: float = MINUTE
 
+    broker_timeout: float = 10
+    """How long RabbitMQ or Kafka may take over a batch, from the connection to the last confirmation."""
+    broker_idle: float = 30
+    """How long a connection to them is trusted that is not used: a function that stands still sends no heartbeat."""
+
     relay_backoff: Backoff = field(default=Backoff(base=5, cap=5 * MINUTE, attempts=5))
     pause_backoff: Backoff = field(default=Backoff(base=5, cap=MINUTE, attempts=5))
     commit_backoff: Backoff = field(default=Backoff(base=0.05, cap=0.4, attempts=5))
@@ -133,6 +138,11 @@ class Timings:
     def longest_stay(self, function_timeout: int) -> int:
         """Answer the seconds after which a consumer has handled a message, or given it up."""
         return math.ceil(self.consumer_backoff.longest_span()) + self.visibility(function_timeout)
+
+    @property
+    def unroutable_after(self) -> float:
+        """The seconds between two attempts for an event that no queue of RabbitMQ takes: all of them span an outage."""
+        return self.outage_to_outlive / (self.relay_backoff.attempts - 1)
 
     @property
     def longest_poll(self) -> float:
@@ -192,6 +202,10 @@ class Timings:
         yield (
             f"lease ({self.lease:g} s) >= 2 x clock_skew + 3 x the longest call ({lease_floor:g} s)",
             self.lease >= lease_floor,
+        )
+        yield (
+            "broker_timeout <= the longest call, for which the lease has room",
+            self.broker_timeout <= self.longest_call,
         )
         yield (
             "the consumer's whole retry span <= what a message may stay hidden (43200 s)",
@@ -263,6 +277,7 @@ _LOCAL = Timings(
     consumer_backoff=Backoff(base=1, cap=10, attempts=5),
     outage_to_outlive=15,
     bus_check_period=2,
+    broker_timeout=3,
     poll_wait=2,
 )
 

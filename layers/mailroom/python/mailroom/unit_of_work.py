@@ -339,6 +339,9 @@ def check_size(envelope: Envelope, row: OutboxRow, runtime: Runtime) -> None:
         raise EventTooLarge(
             f"{envelope.type} takes {on_wire} bytes on its way, and its destination {kind.limits.entry_bytes}"
         )
+    type_bytes = len(envelope.type.encode())
+    if kind.limits.type_bytes is not None and type_bytes > kind.limits.type_bytes:
+        raise EventTooLarge(f"the type {envelope.type!r} has {type_bytes} bytes, and goes in {kind.limits.type_bytes}")
 
 
 def _unchanged(row: SubjectRow) -> Condition:

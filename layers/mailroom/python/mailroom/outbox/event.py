@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 from ulid import ULID
 
 from mailroom.clock import Clock, epoch_milliseconds
@@ -26,6 +26,7 @@ SHARDS = 8
 """How many partitions the pending events are spread over: constant for a table's life."""
 
 SPEC_VERSION = "1.0"
+_ALWAYS = f'{{"specversion":"{SPEC_VERSION}","datacontenttype":"application/json",'
 MAX_DEPTH = 32
 """DynamoDB nests no deeper, and neither does any consumer that stores what it received.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
@@ -77,6 +78,8 @@ class Envelope:
         What the event is about, e.g. `repos/42`. Events of a subject are published in order.
     after
         The id of the subject's previous event.
+    redriven
+        How often an operator brought it back from the dead. It is not on the wire.
     """
 
     id: str
@@ -87,6 +90,7 @@ class Envelope:
     payload: str
     traceparent: str | None = None
     after: str | None = None
+    redriven: int = 0
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -104,18 +108,19 @@ class Envelope:
 
     def _write(self) -> str:
         attributes: dict[str, str] = {
-            "specversion": SPEC_VERSION,
             "id": self.id,
             "type": self.type,
             "source": self.source,
             "time": self.time,
-            "datacontenttype": "application/json",
         }
-        for name in ("subject", "traceparent", "after"):
-            if value := getattr(self, name):
-                attributes[name] = value
+        if self.subject:
+            attributes["subject"] = self.subject
+        if self.traceparent:
+            attributes["traceparent"] = self.traceparent
+        if self.after:
+            attributes["after"] = self.after
         # The payload is JSON already: parsing it only to write it again would cost more than the rest.
-        return _compact(attributes)[:-1] + f',"data":{self.payload}}}'
+        return f'{_ALWAYS}{to_json(attributes)[1:-1].decode()},"data":{self.payload}}}'
 
     @classmethod
     def from_json(cls, body: str) -> Self:

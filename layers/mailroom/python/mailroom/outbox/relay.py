@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from mailroom import telemetry
 from mailroom.lease import Lease, LeaseLost
-from mailroom.needs import Need
+from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.table import PENDING_PREFIX, OutboxTable
 from mailroom.outbox.turn import SIDE_BY_SIDE, Drained, Turn, Walk
@@ -33,7 +33,7 @@ class Relay:
         self._threads = ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="relay")
 
     @classmethod
-    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+    def needs(cls, runtime: Runtime) -> tuple[Need | LayerNeed, ...]:
         """Answer what its destination needs."""
         return Destination.needs(runtime)
 

@@ -136,6 +136,7 @@ class PendingEvent:
             payload=item["payload"]["S"],
             traceparent=item["traceparent"]["S"] if "traceparent" in item else None,
             after=self.after,
+            redriven=int(item["redriven"]["N"]) if "redriven" in item else 0,
         )
 
 

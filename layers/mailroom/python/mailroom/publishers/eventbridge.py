@@ -5,16 +5,19 @@ Limits: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevent-siz
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mailroom import clients
 from mailroom.clock import Clock
-from mailroom.failures import Failure, FailureKind, failure_of, failure_of_code
+from mailroom.failures import FailureKind, Unavailable, failure_of, failure_of_code
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
+from mailroom.publishers.entries import advised, allow, send_each
+from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Limits, Outcome
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 _MEGABYTE = 1_000_000
 _TIME_BYTES = 14
 """What `Time` counts in an entry's size, whatever it says."""
+ACTIONS = ("events:DescribeEventBus", "events:PutEvents")
+_BUS = re.compile(r"[\w./-]{1,256}|\$\{Token\[.*\]\}", re.ASCII)
+"""A bus's name, or CDK's placeholder for one.
+https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_CreateEventBus.html"""
 
 
 class EventBridgePublisher:
@@ -31,7 +38,9 @@ class EventBridgePublisher:
     PutEvents to a missing bus answers success, so the answer alone proves nothing.
     """
 
-    limits = Limits(entries=10, entry_bytes=_MEGABYTE, call_bytes=_MEGABYTE)
+    limits: ClassVar = Limits(entries=10, entry_bytes=_MEGABYTE, call_bytes=_MEGABYTE)
+    layer: ClassVar[str | None] = None
+    keeps_order = False
 
     def __init__(self, bus: str, *, clock: Clock, check_period: float) -> None:
         self._bus = bus
@@ -41,14 +50,20 @@ class EventBridgePublisher:
         self._lock = Lock()
 
     @classmethod
-    def at(cls, place: str, runtime: Runtime) -> Self:
-        """Connect to the bus of this name."""
-        return cls(place, clock=runtime.clock, check_period=runtime.timings.bus_check_period)
+    def check_at(cls, place: Place) -> None:
+        """See that the place is a bus's name."""
+        if not _BUS.fullmatch(place.name):
+            raise place.wrong("name a bus of this account and region: letters, digits, . - _ and /, no ARN")
 
     @classmethod
-    def needs_at(cls, place: str) -> tuple[Need, ...]:
+    def needs_at(cls, place: Place) -> tuple[Need, ...]:
         """Answer what publishing to the bus of this name needs."""
-        return (Need(("events:DescribeEventBus", "events:PutEvents"), f"events:event-bus/{place}"),)
+        return (Need(ACTIONS, f"events:event-bus/{place.name}"),)
+
+    @classmethod
+    def at(cls, place: Place, runtime: Runtime) -> Self:
+        """Make the publisher for the bus of this name."""
+        return cls(place.name, clock=runtime.clock, check_period=runtime.timings.bus_check_period)
 
     @staticmethod
     def size(event: Envelope) -> int:
@@ -63,36 +78,25 @@ class EventBridgePublisher:
         try:
             self._check_bus()
         except Exception as error:  # whatever it was, it is the bus's and no event's
-            return [replace(failure_of(error), kind=FailureKind.UNAVAILABLE)] * len(events)
-        return self._put(events)
+            failure = replace(failure_of(error), kind=FailureKind.UNAVAILABLE)
+            return [advised(failure, f"the bus {self._bus}", remedy=allow(ACTIONS))] * len(events)
+        return send_each([self._entry(event) for event in events], self._send)
 
-    def _put(self, events: Sequence[Envelope]) -> list[Outcome]:
-        try:
-            answer = clients.events().put_events(
-                Entries=[
-                    {
-                        "EventBusName": self._bus,
-                        "Source": event.source,
-                        "DetailType": event.type,
-                        "Detail": event.to_json(),
-                    }
-                    for event in events
-                ]
-            )
-        except Exception as error:
-            failure = failure_of(error)
-            if failure.kind is FailureKind.UNAVAILABLE or len(events) == 1:
-                return [failure] * len(events)
-            # A call that is refused as a whole condemns none of its events: halves of it find those at fault.
-            half = len(events) // 2
-            return self._put(events[:half]) + self._put(events[half:])
-        entries = answer.get("Entries", [])
-        if len(entries) != len(events):
-            unknown = Failure(FailureKind.UNAVAILABLE, "PutEvents", f"answered {len(entries)} of {len(events)} entries")
-            return [unknown] * len(events)
+    def _entry(self, event: Envelope) -> dict[str, str]:
+        return {
+            "EventBusName": self._bus,
+            "Source": event.source,
+            "DetailType": event.type,
+            "Detail": event.to_json(),
+        }
+
+    def _send(self, entries: Sequence[Any]) -> list[Outcome]:
+        answered = clients.events().put_events(Entries=entries).get("Entries", [])
+        if len(answered) != len(entries):
+            raise Unavailable(f"PutEvents answered {len(answered)} of {len(entries)} entries")
         return [
             failure_of_code(entry["ErrorCode"], entry.get("ErrorMessage", "")) if "ErrorCode" in entry else SENT
-            for entry in entries
+            for entry in answered
         ]
 
     def _check_bus(self) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
 
 from mailroom.failures import Failure
-from mailroom.needs import Need
+from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import Envelope
+from mailroom.publishers.place import Place
 
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
@@ -22,6 +24,7 @@ class Sent:
 
 SENT = Sent()
 Outcome = Sent | Failure
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +39,25 @@ class Limits:
         UTF-8 bytes of one event at most, with what the call adds to it.
     call_bytes
         The sum of those in one call.
+    type_bytes
+        UTF-8 bytes of an event's type, where the destination puts it into a field that is short.
     """
 
     entries: int
     entry_bytes: int
     call_bytes: int
+    type_bytes: int | None = None
 
 
 class Publisher(Protocol):
-    """Delivers batches. Each destination has one, and tests have a fake that keeps the same contract."""
+    """Delivers batches. Each destination has one, and tests have a fake that keeps the same contract.
 
-    limits: Limits
+    It may be called by several threads at once.
+    """
+
+    limits: ClassVar[Limits]
+    keeps_order: bool
+    """Whether consumers get a subject's events in the order in which they were published."""
 
     @staticmethod
     def size(event: Envelope) -> int:
@@ -58,41 +69,66 @@ class Publisher(Protocol):
         ...
 
 
-_MODULES = {"eventbridge": ("mailroom.publishers.eventbridge", "EventBridgePublisher")}
-
-
-class PublisherUrlError(ValueError):
-    """A publisher URL that names no destination; the message lists the known schemes."""
-
-
 class PublisherKind(Publisher, Protocol):
-    """What a destination's class offers before there is an instance."""
+    """What a destination's class offers before there is an instance.
+
+    Importing its module must not import the destination's client library: the API, which checks sizes, is deployed
+    without it.
+    """
+
+    layer: ClassVar[str | None]
+    """The layer that the client library is in, if it is not in the one of dependencies."""
 
     @classmethod
-    def at(cls, place: str, runtime: Runtime) -> Self:
-        """Connect to the destination that the URL's part behind `://` names."""
+    def check_at(cls, place: Place) -> None:
+        """See that the place is one of this kind.
+
+        Raises
+        ------
+        PublisherUrlError
+            If it is not; the message says what is wrong.
+        """
         ...
 
     @classmethod
-    def needs_at(cls, place: str) -> tuple[Need, ...]:
+    def needs_at(cls, place: Place) -> tuple[Need, ...]:
         """Answer what publishing there needs."""
         ...
 
+    @classmethod
+    def at(cls, place: Place, runtime: Runtime) -> Self:
+        """Make the publisher for a place; whether anything is there shows when it publishes."""
+        ...
 
-def kind_of(url: str) -> tuple[type[PublisherKind], str]:
+
+_KINDS = {
+    "amqp": "rabbitmq:RabbitMqPublisher",
+    "amqps": "rabbitmq:RabbitMqPublisher",
+    "eventbridge": "eventbridge:EventBridgePublisher",
+    "kafka": "kafka:KafkaPublisher",
+    "sns": "sns:SnsPublisher",
+    "sqs": "sqs:SqsPublisher",
+    "ymq": "ymq:YmqPublisher",
+}
+"""The class of each scheme, by the module in this package that it is in."""
+
+
+@cache
+def kind_of(url: str) -> tuple[type[PublisherKind], Place]:
     """Answer the class for a URL and the place it names.
 
     Raises
     ------
     PublisherUrlError
-        If the scheme is unknown or no place is named.
+        If the scheme is unknown, or the place is none of its kind.
     """
-    scheme, _, place = url.partition("://")  # not urlsplit: at synth the place is one of CDK's placeholders
-    if scheme not in _MODULES or not place:
-        known = ", ".join(f"{name}://…" for name in sorted(_MODULES))
-        raise PublisherUrlError(f"{url!r} names no destination that Mailroom knows; known are {known}")
-    module, name = _MODULES[scheme]
-    kind: type[PublisherKind] = getattr(import_module(module), name)
+    place = Place.of(url)
+    if place.scheme not in _KINDS or not place.name:
+        known = ", ".join(f"{name}://…" for name in sorted(_KINDS))
+        raise place.wrong(f"it names no destination that Mailroom knows; known are {known}")
+    module, _, name = _KINDS[place.scheme].partition(":")
+    kind: type[PublisherKind] = getattr(import_module(f"mailroom.publishers.{module}"), name)
+    kind.check_at(place)
     return kind, place
 
 
@@ -103,28 +139,40 @@ class Destination:
         self.publisher = publisher
 
     @classmethod
-    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+    def needs(cls, runtime: Runtime) -> tuple[Need | LayerNeed, ...]:
         """Answer what publishing to the stage's URL needs."""
         kind, place = kind_of(runtime.settings.publisher_url)
-        return kind.needs_at(place)
+        layers = () if kind.layer is None else (LayerNeed(kind.layer),)
+        return (*kind.needs_at(place), *layers)
 
     @classmethod
     def connect(cls, runtime: Runtime) -> Self:
-        """Connect to the stage's URL."""
+        """Connect to the stage's URL.
+
+        Raises
+        ------
+        PublisherUrlError
+            If it names no destination.
+        """
         kind, place = kind_of(runtime.settings.publisher_url)
         return cls(kind.at(place, runtime))
 
 
 def batches(events: Sequence[Envelope], publisher: Publisher) -> Iterator[list[Envelope]]:
     """Cut events into batches within a destination's limits, in order."""
-    batch: list[Envelope] = []
+    return within(publisher.limits, events, publisher.size)
+
+
+def within(limits: Limits, entries: Iterable[E], size: Callable[[E], int]) -> Iterator[list[E]]:
+    """Cut entries of whatever kind into as many as one call takes, in order."""
+    batch: list[E] = []
     total = 0
-    for event in events:
-        size = publisher.size(event)
-        if batch and (len(batch) == publisher.limits.entries or total + size > publisher.limits.call_bytes):
+    for entry in entries:
+        bytes_more = size(entry)
+        if batch and (len(batch) == limits.entries or total + bytes_more > limits.call_bytes):
             yield batch
             batch, total = [], 0
-        batch.append(event)
-        total += size
+        batch.append(entry)
+        total += bytes_more
     if batch:
         yield batch

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, NoCredentialsError, NoRegionError, PartialCredentialsError
 
 from mailroom import clients
-from mailroom.failures import Failure, FailureKind, failure_of
-from mailroom.sources.source import MAX_BATCH, MAX_MESSAGE_BYTES, Record, SourceRefused, stale
+from mailroom.failures import DENIED, NOT_THERE, Failure, failure_of
+from mailroom.publishers.entries import outcomes_by_id
+from mailroom.publishers.publisher import Outcome, within
+from mailroom.publishers.sqs import SqsPublisher, send
+from mailroom.sources.source import MAX_BATCH, Record, SourceRefused, stale
 
 if TYPE_CHECKING:
     from types_boto3_sqs.type_defs import MessageTypeDef
 
-_REFUSED = frozenset(
-    {
-        "AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "InvalidAddress",
-        "AccessDenied", "AccessDeniedException", "AuthFailure", "InvalidClientTokenId", "InvalidSecurity",
-        "KmsAccessDenied", "KMS.AccessDeniedException", "OptInRequired", "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    }
-)  # fmt: skip
-"""https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html"""
 _STALE = frozenset({"ReceiptHandleIsInvalid", "InvalidParameterValue", "AWS.SimpleQueueService.MessageNotInflight"})
 """What SQS says of a receipt whose message is gone, or is not in flight any more.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibility.html"""
@@ -56,7 +50,7 @@ class SqsSource:
                 MessageSystemAttributeNames=["All"],
             )
         except ClientError as error:
-            if error.response["Error"]["Code"] in _REFUSED:
+            if error.response["Error"]["Code"] in NOT_THERE | DENIED:
                 raise SourceRefused(f"{self._url} cannot be read: {failure_of(error).message}") from error
             raise
         except (NoCredentialsError, NoRegionError, PartialCredentialsError) as error:
@@ -79,73 +73,30 @@ class SqsSource:
 
     def put(self, bodies: Sequence[str]) -> list[Failure]:
         """Put messages in: see `Sink`."""
-        failures: list[Failure] = []
-        for batch in _within_limits(bodies):
+        outcomes: list[Outcome] = []
+        for batch in within(SqsPublisher.limits, bodies, lambda body: len(body.encode())):
             entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(batch)]
-            failures.extend(_put(self._url, entries))
-        return failures
-
-
-def _put(url: str, entries: Any) -> Iterator[Failure]:
-    try:
-        answer = clients.sqs().send_message_batch(QueueUrl=url, Entries=entries)
-    except Exception as error:
-        yield from [failure_of(error)] * len(entries)
-        return
-    done = {each["Id"] for each in answer.get("Successful", ())}
-    reasons = {each["Id"]: _failure(each) for each in answer.get("Failed", ())}
-    yield from (reasons.get(entry["Id"], _UNANSWERED) for entry in entries if entry["Id"] not in done)
-
-
-def _within_limits(bodies: Sequence[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    size = 0
-    for body in bodies:
-        bytes_more = len(body.encode())
-        if batch and (len(batch) == MAX_BATCH or size + bytes_more > MAX_MESSAGE_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(body)
-        size += bytes_more
-    if batch:
-        yield batch
+            outcomes += send(clients.sqs(), self._url, entries)
+        return [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
 
 def _in_batches(entries: Sequence[dict[str, Any]], call: Callable[[Any], _Answer]) -> dict[str, Failure]:
     """Call with so many entries as a call takes; answer the failures by receipt."""
     failed: dict[str, Failure] = {}
-    for batch in _batches(entries):
+    for start in range(0, len(entries), MAX_BATCH):
+        batch = [{"Id": str(number), **entry} for number, entry in enumerate(entries[start : start + MAX_BATCH])]
         try:
-            answer = call([{"Id": str(number), **entry} for number, entry in enumerate(batch)])
+            outcomes = outcomes_by_id(batch, call(batch))
         except Exception as error:
-            failed.update((entry["ReceiptHandle"], failure_of(error)) for entry in batch)
-        else:
-            failed.update(_failures(batch, answer))
+            outcomes = [failure_of(error)] * len(batch)
+        for entry, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Failure):
+                failed[entry["ReceiptHandle"]] = _of_receipt(outcome)
     return failed
 
 
-def _batches(entries: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    for start in range(0, len(entries), MAX_BATCH):
-        yield entries[start : start + MAX_BATCH]
-
-
-def _failures(batch: Sequence[dict[str, Any]], answer: _Answer) -> Iterator[tuple[str, Failure]]:
-    done = {each["Id"] for each in answer.get("Successful", ())}
-    reasons = {each["Id"]: _failure(each) for each in answer.get("Failed", ())}
-    for number, entry in enumerate(batch):
-        if str(number) not in done:
-            yield entry["ReceiptHandle"], reasons.get(str(number), _UNANSWERED)
-
-
-_UNANSWERED = Failure(FailureKind.UNAVAILABLE, "Unanswered", "SQS did not answer for this message")
-
-
-def _failure(refused: Mapping[str, Any]) -> Failure:
-    code, message = refused["Code"], refused.get("Message", "")
-    if code in _STALE:
-        return stale(f"{code}: {message}")
-    kind = FailureKind.TRANSIENT if refused.get("SenderFault") else FailureKind.UNAVAILABLE
-    return Failure(kind, code, message)
+def _of_receipt(failure: Failure) -> Failure:
+    return stale(f"{failure.type}: {failure.message}") if failure.type in _STALE else failure
 
 
 def _record(message: MessageTypeDef) -> Record:
