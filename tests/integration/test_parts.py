@@ -299,3 +299,40 @@ def test_a_refused_row_is_no_last_word(line: Line) -> None:
     with failing("TransactWriteItems", refused("TransactionConflictException"), times=99):
         assert line.deliver() == 1
     assert counts() == {}
+
+
+def test_two_copies_of_an_event_share_its_attempts__and_the_last_is_given_up_once(line: Line) -> None:
+    attempts, given_up = [], []
+
+    def act(event: Any, work: UnitOfWork) -> None:
+        attempts.append(line.clock.monotonic())
+        raise ValueError("again")
+
+    def note(event: Any, failure: Failure, work: UnitOfWork) -> bool:
+        given_up.append(len(attempts))
+        return settle(event, failure, work)
+
+    ACTS.append(act)
+    LAST_WORDS.append(note)
+    line.send()
+    line.send()
+    line.deliver_for_good()
+    assert (len(attempts), given_up) == (5, [5])
+    assert (line.events.dead, line.events.visible) == ([], [])
+
+
+def test_a_copy_that_comes_after_the_last_verdict_is_taken_for_a_redriven_one(line: Line) -> None:
+    attempts = []
+
+    def act(event: Any, work: UnitOfWork) -> None:
+        attempts.append(event)
+        raise Permanent("never")
+
+    ACTS.append(act)
+    LAST_WORDS.append(lambda *_: False)
+    line.send()
+    line.deliver_for_good()
+    line.send()
+    line.deliver_for_good()
+    assert len(attempts) == 2
+    assert len(line.events.dead) == 2

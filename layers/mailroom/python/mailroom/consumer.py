@@ -16,7 +16,6 @@ from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Idempotency, StillRunning, Superseded, Taken, taken
 from mailroom.needs import Access, Port
 from mailroom.outbox.event import Envelope, Event, Part
-from mailroom.retry import Backoff
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 from mailroom.sources.source import MAX_RECEIVES, Sink, Source, longest_hiding, receives_of
@@ -220,7 +219,7 @@ class ConsumerEdge:
         telemetry.log(LogEvent.MESSAGE_FAILED, failure=failure, **attempt.facts())
         telemetry.count(Metric.MESSAGES_FAILED)
         backoff = self._runtime.timings.consumer_backoff
-        if is_final(failure, attempt.number, backoff):
+        if backoff.is_over(failure, attempt.number):
             return 0
         return max(backoff.delay(attempt.number - 1, self._runtime.random), failure.retry_after or 0)
 
@@ -313,7 +312,7 @@ class _Attempt:
             raise
         except Exception as error:
             failure = failure_of(error)
-            if not is_final(failure, self.number, self._runtime.timings.consumer_backoff):
+            if not self._runtime.timings.consumer_backoff.is_over(failure, self.number):
                 raise
             if not self._is_settled(failure):
                 raise
@@ -343,7 +342,7 @@ class _Attempt:
         earlier = record.attempts - 1
         if record.before is None or record.starts_afresh:
             return False
-        if not is_final(record.before, earlier, self._runtime.timings.consumer_backoff):
+        if not self._runtime.timings.consumer_backoff.is_over(record.before, earlier):
             return False
         record.attempts = self.number = earlier
         if self._is_settled(record.before):
@@ -385,11 +384,6 @@ def key_of(envelope: Envelope | None, message_id: str) -> str:
 def record_prefix(consumer_name: str) -> str:
     """Answer what the ids of a consumer's records begin with."""
     return f"consumer/{consumer_name}"
-
-
-def is_final(failure: Failure, attempts: int, backoff: Backoff) -> bool:
-    """Answer whether a message that failed so for the so-maniest time is not tried again."""
-    return failure.kind is FailureKind.PERMANENT or attempts >= backoff.attempts
 
 
 def consumer_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, Any], Any], Any]:

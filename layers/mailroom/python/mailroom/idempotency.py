@@ -324,10 +324,24 @@ class _PersistenceLayer(BasePersistenceLayer):
             random=self._runtime.random,
             on=_RecordBusy,
         )
-        record = _taken_from(data_record.idempotency_key, until, asked.message_id, answer)
+        record = self._taken_from(data_record.idempotency_key, until, asked.message_id, answer)
         _taken.set(record)
         if record.starts_afresh:
             self._restart(record)
+
+    def _taken_from(self, record_id: str, until: int, message_id: str | None, old: dict[str, Any]) -> Taken:
+        if "attempts" not in old:
+            return Taken(record_id, until, message_id=message_id)
+        attempts = int(old["attempts"]["N"])
+        before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
+        if before is None and old["status"]["S"] == INPROGRESS:
+            before = ENDED_SILENTLY
+        # Another message of the same event is a redriven one only after a last verdict: before that it is a copy, which
+        # shares the attempts of its twin. Were each to start afresh, neither would ever come to its last.
+        is_another = message_id is not None and old["message_id"]["S"] != message_id
+        if is_another and before is not None and self._runtime.timings.consumer_backoff.is_over(before, attempts):
+            return Taken(record_id, until, before=before, message_id=message_id, starts_afresh=True)
+        return Taken(record_id, until, attempts + 1, before, message_id)
 
     def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -420,14 +434,3 @@ class _PersistenceLayer(BasePersistenceLayer):
 
 class _RecordBusy(Unavailable):
     """A transaction is writing the record at this moment."""
-
-
-def _taken_from(record_id: str, until: int, message_id: str | None, old: dict[str, Any]) -> Taken:
-    if "attempts" not in old:
-        return Taken(record_id, until, message_id=message_id)
-    before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
-    if before is None and old["status"]["S"] == INPROGRESS:
-        before = ENDED_SILENTLY
-    if message_id is not None and old["message_id"]["S"] != message_id:
-        return Taken(record_id, until, before=before, message_id=message_id, starts_afresh=True)
-    return Taken(record_id, until, int(old["attempts"]["N"]) + 1, before, message_id)

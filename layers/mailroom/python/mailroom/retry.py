@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeVar
 
 from mailroom.clock import Clock
-from mailroom.failures import FailureKind, failure_of
+from mailroom.failures import Failure, FailureKind, failure_of
 
 T = TypeVar("T")
 
@@ -37,6 +37,10 @@ class Backoff:
         """Answer the seconds to wait after the failed attempt with this number, counted from 0."""
         full = self._full(attempt)
         return full + random.uniform(0, full / 2)
+
+    def is_over(self, failure: Failure, attempts: int) -> bool:
+        """Answer whether what failed so, for the so-maniest time, is not tried again."""
+        return failure.kind is FailureKind.PERMANENT or attempts >= self.attempts
 
     def longest_delay(self) -> float:
         """Answer the longest wait in seconds, under the most jitter."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from mailroom import clients
 from mailroom.clock import epoch_milliseconds
-from mailroom.consumer import is_final, record_prefix
+from mailroom.consumer import record_prefix
 from mailroom.dead_letters.letter import BECAME, OUTBOX, Action, read_history
 from mailroom.deployment import Deployment
 from mailroom.failures import Failure
@@ -268,7 +268,7 @@ class Tracer:
             given_up = bool(deeds) and deeds[-1]["action"] == Action.DISCARD
             return RecordState.GIVEN_UP if given_up else RecordState.SENT_AGAIN
         backoff = self._runtime.timings.consumer_backoff
-        final = failure is not None and is_final(failure, int(row.attempts or 0), backoff)
+        final = failure is not None and backoff.is_over(failure, int(row.attempts or 0))
         return RecordState.DEAD if final else RecordState.RETRYING
 
     def _failure_of(self, row: IdempotencyRow) -> Failure | None:

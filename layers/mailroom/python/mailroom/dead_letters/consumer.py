@@ -11,7 +11,7 @@ from pynamodb.expressions.update import Action as UpdateAction
 
 from mailroom import clients
 from mailroom.clock import moment
-from mailroom.consumer import is_final, key_of, record_prefix
+from mailroom.consumer import key_of, record_prefix
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, read_history, remembered
 from mailroom.deployment import DEAD, Deployment
@@ -191,7 +191,7 @@ class ConsumerLetters:
         silent_for = self._runtime.clock.now().timestamp() - int(row.in_progress_until) / 1000
         failure = Failure.from_json(row.failure) if row.failure else _AT_WORK if silent_for < 0 else ENDED_SILENTLY
         attempts = int(row.attempts or 0)
-        dead = is_final(failure, attempts, self._runtime.timings.consumer_backoff) or silent_for > self._longest_wait
+        dead = self._runtime.timings.consumer_backoff.is_over(failure, attempts) or silent_for > self._longest_wait
         retention = timedelta(seconds=self._runtime.timings.dead_letter_retention)
         return DeadLetter(
             id=row.event_id or row.id,
