@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -18,7 +19,9 @@ from mailroom.job import LAST_RUN, JobEdge, lease_name
 from mailroom.jobs.cleanup import cleanup
 from mailroom.lease import LeaseRow
 from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent
 from mailroom.testing import LambdaContext
+from tests.log_lines import Lines
 
 from .racing import at_once
 
@@ -78,7 +81,7 @@ def test_a_run_that_fails_to_the_last_lies_in_the_jobs_dead_letter_queue__with_i
     assert "no moment" in json.dumps(body["responsePayload"])
 
 
-def test_clean_ups_at_once_delete_each_row_once__and_one_of_them_runs(runtime: Runtime) -> None:
+def test_clean_ups_at_once_delete_each_row_once__and_one_of_them_runs(runtime: Runtime, logs: Lines) -> None:
     past = datetime.now(UTC) - timedelta(hours=1)
     with IdempotencyRow.batch_write() as batch:
         for number in range(100):
@@ -94,3 +97,5 @@ def test_clean_ups_at_once_delete_each_row_once__and_one_of_them_runs(runtime: R
     assert list(IdempotencyRow.scan()) == []
     lease = LeaseRow.get(lease_name(JOB))
     assert (lease.held_until, lease.clean) == (0, True)
+    said = Counter(line["message"] for line in logs() if line.get("job") == JOB)
+    assert (said[LogEvent.JOB_STARTED], said[LogEvent.JOB_SKIPPED]) == (1, 7)

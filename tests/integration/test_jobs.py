@@ -182,6 +182,13 @@ def test_a_job_that_raises_fails_loudly__and_the_next_run_can_start(edge: JobEdg
     assert len(list(Owner.scan())) == 1
 
 
+def test_a_run_that_cannot_begin_has_failed_too(edge: JobEdge, logs: Lines, capsys: pytest.CaptureFixture[str]) -> None:
+    with failing("UpdateItem", refused("AccessDeniedException")), pytest.raises(Exception, match="injected"):
+        edge.run(LambdaContext())
+    assert [line["message"] for line in logs()] == [LogEvent.JOB_FAILED]
+    assert '"job_failed":[1.0]' in capsys.readouterr().out
+
+
 def test_a_run_that_stalled_past_its_lease_commits_nothing(edge: JobEdge, another: Process, clock: ManualClock) -> None:
     def stall(work: JobContext) -> None:
         write_owner(work)

@@ -154,13 +154,23 @@ class JobEdge:
         runtime, name = self._runtime, lease_name(self._declaration.name)
         with telemetry.flushed_metrics(), telemetry.traced(None, runtime.random):
             remaining = context.get_remaining_time_in_millis() / 1000
-            with single_flight(name, runtime, at_most=remaining) as lease:
-                if lease is None:
-                    self._skip("another run is at work")
-                elif fired_at and self._is_served(lease, fired_at):
-                    self._skip("a run has served this firing")
-                else:
-                    self._run_under(lease, context, fired_at)
+            try:
+                with single_flight(name, runtime, at_most=remaining) as lease:
+                    self._run_if_due(lease, context, fired_at)
+            except Exception as error:
+                telemetry.count(Metric.JOB_FAILED)
+                telemetry.log_error(
+                    LogEvent.JOB_FAILED, error, job=self._declaration.name, run_id=context.aws_request_id
+                )
+                raise
+
+    def _run_if_due(self, lease: HeldLease | None, context: Any, fired_at: datetime | None) -> None:
+        if lease is None:
+            self._skip("another run is at work")
+        elif fired_at and self._is_served(lease, fired_at):
+            self._skip("a run has served this firing")
+        else:
+            self._run_under(lease, context, fired_at)
 
     def _is_served(self, lease: HeldLease, fired_at: datetime) -> bool:
         served = lease.memo.get(SERVED)
@@ -183,8 +193,6 @@ class JobEdge:
             self._declaration(work)
             work.finish(fired_at)
         except Exception as error:
-            telemetry.count(Metric.JOB_FAILED)
-            telemetry.log_error(LogEvent.JOB_FAILED, error, job=name, run_id=run_id)
             self._note_end(lease, run_id, failure_of(error))
             raise
         self._note_end(lease, run_id, None)

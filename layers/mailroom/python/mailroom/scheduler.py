@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from threading import Thread
 from typing import Any
@@ -22,7 +23,6 @@ from apscheduler.triggers.interval import IntervalTrigger
 from mailroom import telemetry
 from mailroom.clock import Clock
 from mailroom.declarations import DeclarationError
-from mailroom.failures import failure_of
 from mailroom.invocation import Invocation
 from mailroom.job import Job, JobEdge
 from mailroom.registry import check_names
@@ -56,6 +56,7 @@ class Scheduler:
         self._jobs: list[Job] = []
         self._runs = _Runs()
         self._invocations: set[Invocation] = set()
+        self._stopping = False
         _write_complaints()
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -105,6 +106,7 @@ class Scheduler:
         """
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+        self._stopping = True
         for invocation in tuple(self._invocations):
             invocation.end()
         running = self._runs.wait(self._runtime.clock, timeout)
@@ -130,11 +132,11 @@ class Scheduler:
             run_id = str(UUID(int=runtime.random.getrandbits(128), version=4))
             invocation = Invocation(runtime.clock, request_id=run_id, seconds=seconds)
             self._invocations.add(invocation)
+            if self._stopping:  # it was fired at the last moment, and may have been missed when all were told
+                invocation.end()
             try:
-                edge.run(invocation, fired_at=fired_at)
-            except Exception as error:
-                # The run's own line has the traceback; this one is there if the run did not even begin.
-                telemetry.log(LogEvent.FIRING_FAILED, failure=failure_of(error), job=job.name, run_id=run_id)
+                with suppress(Exception):  # the edge has told and counted it
+                    edge.run(invocation, fired_at=fired_at)
             except BaseException as error:
                 # A job that ends its thread, by `sys.exit()` for example, has failed: nobody else would say so.
                 telemetry.log_error(LogEvent.FIRING_FAILED, error, job=job.name, run_id=run_id)
