@@ -11,6 +11,7 @@ import pytest
 from app.owners import Owner
 from app.settings import AppSettings
 from mailroom.clients import Call, observed
+from mailroom.clock import timestamp
 from mailroom.declarations import DECLARATION_VARIABLE
 from mailroom.deployment import Deployment, Queues
 from mailroom.idempotency import IdempotencyRow
@@ -26,6 +27,7 @@ from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, sent
 from mailroom.publishers.publisher import SENT, Outcome
 from mailroom.runtime import Runtime
+from mailroom.saga_row import SagaRow
 from mailroom.schedule import Every
 from mailroom.telemetry import LogEvent
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, transient, unavailable
@@ -411,6 +413,25 @@ def discarded_event(name: str, expires_in: int | None, clock: ManualClock, parti
     ).save()
 
 
+def finished_saga(name: str, expires_in: int | None, clock: ManualClock) -> None:
+    expires_at = None if expires_in is None else clock.now() + timedelta(seconds=expires_in)
+    now = timestamp(clock.now())
+    SagaRow(
+        name, saga="s", steps="[]", data="{}", status="completed", direction="action", position=0,
+        created_at=now, updated_at=now, expires_at=expires_at,
+    ).save()  # fmt: skip
+
+
+def test_sagas_are_deleted__once_they_are_finished_and_their_time_has_passed(
+    runtime: Runtime, clock: ManualClock
+) -> None:
+    finished_saga("old", -1, clock)
+    finished_saga("young", 100, clock)
+    finished_saga("running", None, clock)
+    clean(runtime)
+    assert sorted(row.id for row in SagaRow.scan()) == ["running", "young"]
+
+
 def test_discarded_events_are_deleted__once_their_time_has_passed(runtime: Runtime, clock: ManualClock) -> None:
     discarded_event("old", -1, clock)
     discarded_event("young", 100, clock)
@@ -434,10 +455,11 @@ def test_what_was_removed_is_counted_and_told(
 ) -> None:
     record("old", -1, clock)
     discarded_event("old", -1, clock)
+    finished_saga("old", -1, clock)
     clean(runtime)
     told = [(line["table"], line["deleted"]) for line in logs() if line["message"] == LogEvent.ROWS_CLEANED]
-    assert told == [("idempotency", 1), ("outbox/discarded", 1)]
-    assert '"rows_cleaned":[1.0,1.0]' in capsys.readouterr().out
+    assert told == [("idempotency", 1), ("outbox/discarded", 1), ("sagas", 1)]
+    assert '"rows_cleaned":[1.0,1.0,1.0]' in capsys.readouterr().out
 
 
 def test_the_clean_up_never_touches_an_event_that_waits_or_was_sent_or_died(
@@ -459,8 +481,9 @@ def test_two_clean_ups_at_once_are_one(
     record("old", -1, clock)
     with observed(MeanwhileAtDelete(lambda: clean(another()))):
         clean(runtime)
-    assert (calls.counts["Scan"], calls.counts["DeleteItem"]) == (1, 1)
-    assert names() == []
+    scanned = [call.parameters["TableName"] for call in calls.calls if call.operation == "Scan"]
+    assert scanned == ["idempotency-table", "sagas-table"]
+    assert calls.counts["DeleteItem"] == 1
 
 
 # Overlapping firings of the other jobs

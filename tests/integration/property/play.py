@@ -62,6 +62,7 @@ KEYS = {
     "leases-table": ("name",),
     "repos-table": ("id",),
     "owners-table": ("id",),
+    "sagas-table": ("id",),
 }
 COMMAND = Access(writes=(Repo,), publishes=(RepoCreated,))
 DEED = Deed(by="operator", at="2030-01-01T00:00:00.000Z", why="the receiver is back")

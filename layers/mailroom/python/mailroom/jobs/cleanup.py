@@ -14,6 +14,7 @@ from mailroom.idempotency import IdempotencyRow
 from mailroom.job import JobContext, job
 from mailroom.outbox.table import DISCARDED, OutboxRow
 from mailroom.row import Row
+from mailroom.saga_row import SagaRow
 from mailroom.schedule import Every
 from mailroom.telemetry import LogEvent, Metric
 
@@ -40,11 +41,17 @@ class Ground:
         return tuple(filter(None, (self.model._hash_keyname, self.model._range_keyname)))
 
 
-GROUNDS = (Ground(IdempotencyRow), Ground(OutboxRow, DISCARDED))
-"""Events that were sent are left to TTL alone, and those that wait or died have no time that could pass."""
+GROUNDS = (Ground(IdempotencyRow), Ground(OutboxRow, DISCARDED), Ground(SagaRow))
+"""What of the machinery's own expires. Events that were sent are left to TTL alone, as are the application's tables;
+those that wait or died, and sagas that are not finished, have no time that could pass."""
 
 
-@job(schedule=Every(hours=1), writes=[IdempotencyRow, OutboxRow], scans=[IdempotencyRow], timeout=60)
+@job(
+    schedule=Every(hours=1),
+    writes=[IdempotencyRow, OutboxRow, SagaRow],
+    scans=[IdempotencyRow, SagaRow],
+    timeout=60,
+)
 def cleanup(work: JobContext) -> None:
     """Delete what has expired, going on where the last run stopped."""
     sweeper = _Sweeper(work)
