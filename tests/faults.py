@@ -28,6 +28,18 @@ def refused(code: str) -> Callable[[Call], BaseException]:
     return lambda call: ClientError({"Error": {"Code": code, "Message": "injected"}}, call.operation)
 
 
+def cancelled(*reasons: dict[str, str] | None) -> Callable[[Call], BaseException]:
+    """Cancel a transaction as DynamoDB does: a reason for each of its items in turn, None where there is none."""
+
+    def error(call: Call) -> BaseException:
+        cancellation = refused("TransactionCanceledException")(call)
+        answered = [reason or {"Code": "None"} for reason in reasons]
+        cancellation.response["CancellationReasons"] = answered  # type: ignore[attr-defined]
+        return cancellation
+
+    return error
+
+
 throttled = refused("ThrottlingException")
 
 

@@ -7,15 +7,15 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from app.repos import Repo
-from mailroom.failures import Unavailable
+from mailroom.failures import FailureKind, Unavailable, failure_of
 from mailroom.needs import Access
 from mailroom.outbox.event import EventRefused, shard_of_subject
 from mailroom.outbox.table import OutboxRow, pending
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
-from mailroom.transaction import CommitConflict, SameItemTwice, TooManyItems
+from mailroom.transaction import CommitConflict, RowRefused, SameItemTwice, TooManyItems
 from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork
-from tests.faults import Died, died, failing, refused, throttled, timed_out
+from tests.faults import Died, cancelled, died, failing, throttled, timed_out
 
 from .conftest import CallCounter
 
@@ -179,16 +179,53 @@ def test_a_condition_of_a_later_kind_raises_its_own_error(runtime: Runtime, work
 
 def test_a_conflict_is_tried_again__and_then_named(work: UnitOfWork) -> None:
     work.save(Owner("owner-1"))
-    conflict = refused("TransactionCanceledException")
-
-    def cancelled(call: object) -> BaseException:
-        error = conflict(call)  # type: ignore[arg-type]
-        error.response["CancellationReasons"] = [{"Code": "TransactionConflict"}]  # type: ignore[attr-defined]
-        return error
-
-    with failing("TransactWriteItems", cancelled, times=100) as fault, pytest.raises(CommitConflict):
+    conflict = cancelled({"Code": "TransactionConflict"})
+    with failing("TransactWriteItems", conflict, times=100) as fault, pytest.raises(CommitConflict):
         work.commit()
     assert len(fault.struck) == 5
+
+
+WRONG_TYPE = {"Code": "ValidationError", "Message": "An operand in the update expression has an incorrect data type"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        (WRONG_TYPE, f"owners owner-1: {WRONG_TYPE['Message']}"),
+        (
+            {"Code": "ItemCollectionSizeLimitExceeded", "Message": "Collection size exceeded."},
+            "owners owner-1: Collection size exceeded.",
+        ),
+        ({"Code": "ValidationError"}, "owners owner-1: no reason given"),
+    ],
+)
+def test_a_row_that_can_never_be_written_is_named__with_the_reason_and_at_once(
+    work: UnitOfWork, reason: dict[str, str], message: str
+) -> None:
+    work.update(Owner("owner-1"), [Owner.repo_count.add(1)])
+    work.save(repo())
+    answer = cancelled(None, reason)  # puts come before updates, whatever the order of the calls
+    with failing("TransactWriteItems", answer, times=100) as fault, pytest.raises(RowRefused) as raised:
+        work.commit()
+    failure = failure_of(raised.value)
+    assert (failure.kind, failure.type, failure.message) == (FailureKind.PERMANENT, reason["Code"], message)
+    assert (len(fault.struck), failure.own) == (1, False)
+
+
+def test_a_row_that_can_never_be_written_is_not_tried_again__though_others_write_another_one(work: UnitOfWork) -> None:
+    work.update(Owner("owner-1"), [Owner.repo_count.add(1)])
+    work.save(repo())
+    answer = cancelled({"Code": "TransactionConflict"}, WRONG_TYPE)
+    with failing("TransactWriteItems", answer, times=100), pytest.raises(RowRefused):
+        work.commit()
+
+
+def test_a_condition_goes_before_a_row_that_cannot_be_written(work: UnitOfWork) -> None:
+    work.update(Owner("owner-1"), [Owner.repo_count.add(1)])
+    work.save(repo())
+    answer = cancelled({"Code": "ConditionalCheckFailed"}, WRONG_TYPE)
+    with failing("TransactWriteItems", answer), pytest.raises(RowChanged):
+        work.commit()
 
 
 def test_a_commit_in_doubt_is_sent_again_under_the_same_token(work: UnitOfWork, calls: CallCounter) -> None:

@@ -184,6 +184,41 @@ def test_a_failure_says_when_to_come_back__if_the_code_asked_for_it() -> None:
     assert (failure.kind, failure.retry_after, failure.message) == (TRANSIENT, 90, "the quota is used up")
 
 
+class Refused(Permanent):
+    """An application's own."""
+
+
+@pytest.mark.parametrize("error", [Permanent("the quota is used up"), Refused("the quota is used up")])
+def test_the_words_of_a_permanent_are_the_applications_own__also_after_they_were_stored(error: Exception) -> None:
+    failure = Failure.from_json(failure_of(error).to_json())
+
+    assert (failure.own, failure.message) == (True, "the quota is used up")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        client_error("ValidationException"),
+        PutError("failed", client_error("ValidationException")),
+        TransactWriteError("failed", client_error("ItemCollectionSizeLimitExceeded")),
+        invalid(Payload, {}),
+        ValueError("no"),
+        RetryAfter(1),
+        Unavailable("down"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_words_of_others_are_not_the_applications_own__permanent_or_not(error: Exception) -> None:
+    assert not failure_of(error).own
+
+
+def test_what_was_stored_before_it_said_whose_words_it_has_is_read__as_others_words() -> None:
+    stored = json.loads(failure_of(Permanent("no")).to_json())
+    del stored["own"]
+
+    assert not Failure.from_json(json.dumps(stored)).own
+
+
 def test_an_error_without_a_text_is_told_by_its_class() -> None:
     assert failure_of(RuntimeError()).message == "RuntimeError"
 
@@ -253,6 +288,7 @@ def test_the_stored_form_names_its_parts__for_whoever_reads_the_row() -> None:
         "message": "message",
         "fingerprint": Failure(PERMANENT, "Type", "message").fingerprint,
         "retry_after": None,
+        "own": False,
     }
 
 

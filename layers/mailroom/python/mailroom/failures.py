@@ -59,6 +59,9 @@ class Failure:
         The same for failures that differ only in ids, numbers and quoted values; groups dead letters.
     retry_after
         Seconds to wait before the next attempt, where the other side said so.
+    own
+        Whether these are the application's own words, of a `Permanent` that it raised: callers may read them.
+        What others say of us, AWS above all, names accounts, tables and roles.
     """
 
     kind: FailureKind
@@ -66,6 +69,7 @@ class Failure:
     message: str
     fingerprint: str = ""
     retry_after: float | None = None
+    own: bool = False
 
     def __post_init__(self) -> None:
         if not self.fingerprint:
@@ -149,9 +153,9 @@ _UNAVAILABLE = (
 _PERMANENT = frozenset(
     {
         "InvalidArgument", "InvalidMessageContents", "InvalidParameter", "InvalidParameterException",
-        "InvalidParameterValue", "ItemCollectionSizeLimitExceededException", "MalformedDetail", "MessageRejected",
-        "MessageTooLong", "ParamValidationError", "ParameterValueInvalid", "SerializationException",
-        "ValidationError", "ValidationException",
+        "InvalidParameterValue", "ItemCollectionSizeLimitExceeded", "ItemCollectionSizeLimitExceededException",
+        "MalformedDetail", "MessageRejected", "MessageTooLong", "ParamValidationError", "ParameterValueInvalid",
+        "SerializationException", "ValidationError", "ValidationException",
     }
 )  # fmt: skip
 
@@ -173,7 +177,7 @@ def failure_of(error: BaseException) -> Failure:
     if isinstance(error, ClientError):
         details = error.response.get("Error", {})
         return failure_of_code(details.get("Code", "Unknown"), details.get("Message", str(error)))
-    return Failure(_kind_of(error), _name(error), _describe(error))
+    return Failure(_kind_of(error), _name(error), _describe(error), own=isinstance(error, Permanent))
 
 
 def failure_of_code(code: str, message: str) -> Failure:

@@ -56,6 +56,12 @@ class Row(Model):
             raise LookupError(f"the table {cls.Meta.short_name!r} has no deployed name yet: call bind(settings) first")
         return name
 
+    @property
+    def label(self) -> str:
+        """What errors call the row, e.g. `repos 42`."""
+        keys = self._get_hash_range_key_serialized_values()
+        return " ".join([self.Meta.short_name, *(str(key) for key in keys if key is not None)])
+
     @classmethod
     def _get_connection(cls) -> TableConnection:
         connection = super()._get_connection()

@@ -12,13 +12,17 @@ from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 from pynamodb.transactions import TransactWrite
 
-from mailroom.failures import FailureKind, Unavailable, failure_of
+from mailroom.failures import FailureKind, Unavailable, failure_of, failure_of_code
 from mailroom.retry import retry
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 
 MAX_ITEMS = 100
 """https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html"""
+
+
+_NEVER_TAKEN = frozenset({"ValidationError", "ItemCollectionSizeLimitExceeded"})
+"""Cancellation reasons that come again at every attempt; the page of `MAX_ITEMS` lists all reasons."""
 
 
 class TooManyItems(Exception):
@@ -31,6 +35,17 @@ class SameItemTwice(Exception):
 
 class CommitConflict(Unavailable):
     """Others kept writing the same rows at the same moment; nothing was written."""
+
+
+class RowRefused(Exception):
+    """DynamoDB cannot write a row as it would be: too large, or of another type; nothing was written.
+
+    The failure carries the reason's code and says which row.
+    """
+
+    def __init__(self, row: Row, reason: CancellationReason) -> None:
+        self.failure = failure_of_code(reason.code, f"{row.label}: {reason.message or 'no reason given'}")
+        super().__init__(f"{reason.code}: {self.failure.message}")
 
 
 class OperationKind(IntEnum):
@@ -100,6 +115,8 @@ def write(
         Before anything is sent.
     CommitConflict
         If others kept writing the same rows.
+    RowRefused
+        If DynamoDB will never take a row as it would be.
     Exception
         The `refused` of the first operation whose condition does not hold; or what AWS answers.
     """
@@ -153,11 +170,18 @@ def _attempt(operations: Sequence[Operation], token: str) -> None:
 
 
 def _named(error: TransactWriteError, operations: Sequence[Operation]) -> Exception:
-    reasons: list[CancellationReason | None] = list(error.cancellation_reasons)
-    for operation, reason in zip(operations, reasons, strict=False):
-        if reason is not None and reason.code == "ConditionalCheckFailed":
+    reasons = [
+        (operation, reason)
+        for operation, reason in zip(operations, error.cancellation_reasons, strict=False)
+        if reason is not None
+    ]
+    for operation, reason in reasons:
+        if reason.code == "ConditionalCheckFailed":
             return operation.refused
-    codes = {reason.code for reason in reasons if reason is not None}
+    for operation, reason in reasons:
+        if reason.code in _NEVER_TAKEN:
+            return RowRefused(operation.row, reason)
+    codes = {reason.code for _, reason in reasons}
     if codes & {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}:
         return CommitConflict(f"the rows of this unit of work are being written by others: {', '.join(sorted(codes))}")
     failure = failure_of(error)
