@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError, ParamValidationError
 
 from app.api import api
 from app.consumers.sagas import sagas
@@ -297,13 +298,25 @@ def test_a_repository_that_its_new_owner_deleted_cannot_move_back__and_is_counte
     assert (moves.status(saga_id), counts()) == (Status.COMPENSATED, {"a": 0, "b": 0})
 
 
+ARN = "arn:aws:dynamodb:eu-central-1:123456789012:table/secret"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError(ARN),
+        ClientError({"Error": {"Code": "ValidationException", "Message": f"no such index: {ARN}"}}, "UpdateItem"),
+        ParamValidationError(report=ARN),
+    ],
+    ids=lambda error: type(error).__name__,
+)
 def test_what_callers_are_told_of_a_failure_is_the_applications_own_word(
-    moves: Moves, monkeypatch: pytest.MonkeyPatch
+    moves: Moves, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    failing_step(monkeypatch, "reserve", ValueError("arn:aws:iam::123456789012:role/secret"))
+    failing_step(monkeypatch, "reserve", error)
     saga_id = moves.begin(moves.create("a"), "b")
     moves.line.run()
-    assert moves.api.get(f"/api/v1/sagas/{saga_id}").json["failure"] == "a step failed again and again"
+    assert moves.api.get(f"/api/v1/sagas/{saga_id}").json["failure"] == "a step could not be done"
 
 
 def test_the_consumer_is_granted_what_the_transfer_touches__and_the_rows_of_sagas() -> None:

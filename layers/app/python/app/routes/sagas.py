@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import BaseModel
 
-from mailroom.failures import Failure, FailureKind
+from mailroom.failures import Failure
 from mailroom.http.call import Call
 from mailroom.http.problem import ProblemKind
 from mailroom.http.reply import Reply
@@ -71,7 +71,7 @@ def get_saga(call: Call, saga_id: str) -> Reply:
 
 
 def _shown(failure: Failure | None) -> str | None:
-    """Answer what callers are told: the application's own words, and nothing of AWS's about us."""
+    """Answer what callers are told: the application's own words, and nothing of what others say of us."""
     if failure is None:
         return None
-    return failure.message if failure.kind is FailureKind.PERMANENT else "a step failed again and again"
+    return failure.message if failure.own else "a step could not be done"
