@@ -85,7 +85,7 @@ class Answer:
             return float(asked)
         try:
             date = parsedate_to_datetime(asked)
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
         return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - now).total_seconds())
 
