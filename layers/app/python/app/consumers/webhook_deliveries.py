@@ -23,5 +23,5 @@ def webhook_deliveries(event: WebhookDelivery, work: UnitOfWork) -> None:
         return
     if not deliver(event, webhook, work):
         disable(webhook, "the receiver answered 410 Gone", work)
-        log(LogEvent.WEBHOOK_DISABLED, reason=webhook.disabled_reason, **about)
-        count(Metric.WEBHOOKS_DISABLED)
+        work.once_written(lambda: log(LogEvent.WEBHOOK_DISABLED, reason=webhook.disabled_reason, **about))
+        work.once_written(lambda: count(Metric.WEBHOOKS_DISABLED))
