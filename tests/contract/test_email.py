@@ -156,6 +156,37 @@ def test_a_sender_is_verified_by_its_domain_too() -> None:
     assert failure.kind is FailureKind.PERMANENT
 
 
+@pytest.mark.parametrize("domain", ["mail.example.com", "example.com"])
+def test_a_sender_is_verified_by_any_domain_that_it_is_in(domain: str) -> None:
+    clients.ses().verify_domain_identity(Domain=domain)
+    with failing("SendEmail", refused("MessageRejected")):
+        failure = failure_in(lambda: Email("anyone@eu.mail.example.com").send(**LETTER))
+    assert failure.kind is FailureKind.PERMANENT
+
+
+@pytest.mark.parametrize("domain", ["com", "other.example.com", "ample.com", "x.eu.mail.example.com"])
+def test_a_sender_is_verified_by_no_other_domain__nor_by_the_last_label_alone(domain: str) -> None:
+    clients.ses().verify_domain_identity(Domain=domain)
+    with failing("SendEmail", refused("MessageRejected")):
+        failure = failure_in(lambda: Email("anyone@eu.mail.example.com").send(**LETTER))
+    assert failure.kind is FailureKind.UNAVAILABLE
+
+
+def test_ses_is_asked_once_for_all_of_a_senders_domains() -> None:
+    with (
+        failing("SendEmail", refused("MessageRejected")),
+        failing("GetIdentityVerificationAttributes", refused("AccessDenied"), times=10) as fault,
+    ):
+        failure_in(lambda: Email("anyone@eu.mail.example.com").send(**LETTER))
+    (asked,) = fault.struck
+    assert asked.parameters["Identities"] == [
+        "anyone@eu.mail.example.com",
+        "eu.mail.example.com",
+        "mail.example.com",
+        "example.com",
+    ]
+
+
 def test_a_rejection_stands__when_the_sender_cannot_be_looked_at() -> None:
     with (
         failing("SendEmail", refused("MessageRejected")),

@@ -118,13 +118,20 @@ def check_subject(subject: str) -> None:
 
 
 def is_verified(sender: str) -> bool:
-    """Ask SES whether it knows an address, or its domain, for ours.
+    """Ask SES whether it knows an address for ours, or a domain that it is in: a verified one sends for all below it.
 
+    https://docs.aws.amazon.com/ses/latest/dg/creating-identities.html
     https://docs.aws.amazon.com/ses/latest/APIReference/API_GetIdentityVerificationAttributes.html
     """
-    identities = [sender, sender.rpartition("@")[2]]
+    identities = [sender, *_domains_of(sender)]
     answer = clients.ses().get_identity_verification_attributes(Identities=identities)
     return any(each["VerificationStatus"] == "Success" for each in answer["VerificationAttributes"].values())
+
+
+def _domains_of(address: str) -> list[str]:
+    """Answer an address's domain and those above it, but for the last label alone: nobody verifies a whole TLD."""
+    labels = address.rpartition("@")[2].split(".")
+    return [".".join(labels[start:]) for start in range(len(labels) - 1)]
 
 
 def _content(text: str) -> ContentTypeDef:
