@@ -9,7 +9,7 @@ from moto.sqs.models import Message, Queue
 
 from mailroom import clients
 from mailroom.sources.memory import InMemorySource
-from mailroom.sources.source import Source
+from mailroom.sources.source import Sink, Source
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import ManualClock
 
@@ -20,6 +20,7 @@ class SomeQueue(Protocol):
     """A queue under test, and what happens to it from outside; time passes by its clock alone."""
 
     source: Source
+    sink: Sink
     clock: ManualClock
 
     def send(self, *bodies: str) -> None:
@@ -32,7 +33,7 @@ class QueueInMemory:
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
-        self.source = InMemorySource(clock, max_receives=MAX_RECEIVES)
+        self.source = self.sink = InMemorySource(clock, max_receives=MAX_RECEIVES)
         self.send = self.source.send
 
 
@@ -46,7 +47,7 @@ class QueueInSqs:
         arn = clients.sqs().get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         policy = f'{{"deadLetterTargetArn":"{arn}","maxReceiveCount":{MAX_RECEIVES}}}'
         clients.sqs().set_queue_attributes(QueueUrl=self.url, Attributes={"RedrivePolicy": policy})
-        self.source = SqsSource(self.url)
+        self.source = self.sink = SqsSource(self.url)
 
     def send(self, *bodies: str) -> None:
         for body in bodies:

@@ -9,7 +9,16 @@ from botocore.exceptions import NoCredentialsError
 
 from mailroom import clients
 from mailroom.failures import FailureKind
-from mailroom.sources.source import Record, SourceRefused, longest_hiding, receives_of
+from mailroom.sources.source import (
+    MAX_TENANT,
+    TENANT,
+    Message,
+    Record,
+    SourceRefused,
+    is_tenant,
+    longest_hiding,
+    receives_of,
+)
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
@@ -222,6 +231,33 @@ def test_the_dead_can_be_seen(clock: ManualClock) -> None:
     for _ in range(MAX_RECEIVES):
         (record,) = queue.source.receive(1, wait=0, hidden=0)
     assert (queue.source.dead, queue.source.visible, queue.source.hidden) == ([record["body"]], ["b"], [])
+
+
+def test_a_message_tells_whose_it_is__if_it_is_anybodys(queue: SomeQueue) -> None:
+    assert queue.sink.put([Message("a", "owner_1"), Message("b", "owner_2"), Message("c")]) == []
+    records = receive(queue)
+    assert {each["body"]: each["attributes"].get(TENANT) for each in records} == {
+        "a": "owner_1",
+        "b": "owner_2",
+        "c": None,
+    }
+
+
+def test_all_of_a_tenants_messages_can_be_had_at_once__and_twins_are_two(queue: SomeQueue) -> None:
+    queue.sink.put([Message("a", "owner_1")] * 3)
+    assert bodies(receive(queue)) == ["a", "a", "a"]
+
+
+@pytest.mark.parametrize("tenant", ["a", "owner-1_b", "!~/\\", "x" * MAX_TENANT])
+def test_a_tenants_name_is_what_a_queue_takes(queue: SomeQueue, tenant: str) -> None:
+    assert is_tenant(tenant)
+    queue.sink.put([Message("a", tenant)])
+    assert [each["attributes"][TENANT] for each in receive(queue)] == [tenant]
+
+
+@pytest.mark.parametrize("tenant", ["", "a b", "a\n", "\u00e9", "x" * (MAX_TENANT + 1)])
+def test_a_tenants_name_is_not_what_sqs_refuses(tenant: str) -> None:
+    assert not is_tenant(tenant)
 
 
 # SQS alone

@@ -17,6 +17,7 @@ from mailroom.outbox.event import Envelope, Event, EventRefused, Part
 from mailroom.registry import check_parts
 from mailroom.runtime import Runtime
 from mailroom.sources.memory import InMemorySource
+from mailroom.sources.source import TENANT
 from mailroom.telemetry import LogEvent
 from mailroom.testing import LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
@@ -153,6 +154,29 @@ def test_nothing_is_committed__when_the_parts_cannot_leave(line: Line, runtime: 
     ACTS.append(act)
     line.send()
     assert _deliver(line.events, ConsumerEdge(whole, runtime, line.events, parts=Closed())) == 1
+    assert counts() == {}
+
+
+def test_a_part_is_the_tenants_that_it_names(line: Line) -> None:
+    def act(event: Any, work: UnitOfWork) -> None:
+        work.split(Piece(number=1), key="1", tenant="owner-1")
+        work.split(Piece(number=2), key="2")
+
+    ACTS.append(act)
+    line.send()
+    _deliver(line.events, line.whole)
+    records = line.parts.receive(10, wait=0, hidden=30)
+    assert [each["attributes"].get(TENANT) for each in records] == ["owner-1", None]
+
+
+def test_a_tenant_that_no_queue_takes_is_refused(line: Line) -> None:
+    def act(event: Any, work: UnitOfWork) -> None:
+        with pytest.raises(EventRefused, match="'two words' is no tenant"):
+            work.split(Piece(number=1), key="1", tenant="two words")
+
+    ACTS.append(act)
+    line.send()
+    assert line.deliver() == 0
     assert counts() == {}
 
 

@@ -20,7 +20,7 @@ from mailroom.failures import Permanent
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_RECEIVES
+from mailroom.sources.source import MAX_RECEIVES, Message
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
 from mailroom.unit_of_work import UnitOfWork
@@ -62,10 +62,10 @@ class Stage:
         self.relay.drain(SHARD)
         return ids
 
-    def send(self, event_id: str, owner: str = "owner-1") -> None:
+    def send(self, event_id: str, owner: str = "owner-1", tenant: str | None = None) -> None:
         payload = json.dumps({"repo_id": "1", "name": "tool", "owner_id": owner})
         envelope = Envelope(event_id, "repo.created", "test.service", "repos/1", "2030-01-01T00:00:00.000Z", payload)
-        clients.sqs().send_message(QueueUrl=self.queues["greeter"], MessageBody=envelope.to_json())
+        SqsSource(self.queues["greeter"]).put([Message(envelope.to_json(), tenant)])
 
     def deliver(self) -> None:
         """Deliver what there is until nothing is left to deliver: SQS moves to the dead what was received enough."""
@@ -98,7 +98,7 @@ class Stage:
             if record["messageId"] not in failed:
                 clients.sqs().delete_message(QueueUrl=self.queues["greeter"], ReceiptHandle=record["receiptHandle"])
 
-    def die_at_consumer(self, *ids: str) -> None:
+    def die_at_consumer(self, *ids: str, tenant: str | None = None) -> None:
         """Let messages fail for good, until SQS has moved them."""
 
         def refuse(_: RepoCreated) -> None:
@@ -106,7 +106,7 @@ class Stage:
 
         BEHAVE[:] = [refuse]
         for event_id in ids:
-            self.send(event_id)
+            self.send(event_id, tenant=tenant)
         while self.depth("greeter"):
             self.deliver_and_delete()
         BEHAVE.clear()

@@ -19,6 +19,8 @@ from mailroom.failures import Permanent
 from mailroom.idempotency import IdempotencyRow
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.publishers.publisher import SENT
+from mailroom.sources.source import TENANT
+from mailroom.sources.sqs import SqsSource
 from mailroom.testing import permanent, transient
 from tests.faults import Died, died, failing, throttled
 
@@ -324,6 +326,14 @@ def test_a_redriven_message_remembers_who_and_why(stage: Stage) -> None:
     assert record is not None
     (deed,) = json.loads(record.history)
     assert (deed["by"], deed["failure"]["message"]) == ("operator", "the receiver is gone")
+
+
+@pytest.mark.parametrize("tenant", ["owner-1", None])
+def test_a_redriven_message_is_still_its_tenants(stage: Stage, tenant: str | None) -> None:
+    stage.die_at_consumer(IDS[0], tenant=tenant)
+    stage.redrive()
+    (record,) = SqsSource(stage.queues["greeter"]).receive(10, wait=0, hidden=30)
+    assert record["attributes"].get(TENANT) == tenant
 
 
 def test_what_dies_again_is_listed_again__with_its_history(stage: Stage) -> None:

@@ -14,13 +14,14 @@ from standardwebhooks import WebhookVerificationError
 from app.webhooks import Webhook
 from mailroom.idempotency import IdempotencyRow
 from mailroom.runtime import Runtime
+from mailroom.sources.source import TENANT
 from mailroom.telemetry import LogEvent, Metric
 from mailroom.testing import ManualClock
 from tests.faults import Died, failing, throttled
 from tests.log_lines import Lines
 from tests.receiver import Receiver, Visit, listening
 
-from .conftest import EVENT, TYPES, Line, Subscriber, Verify
+from .conftest import EVENT, LONGER_THAN_ANY_WAIT, TYPES, Line, Subscriber, Verify
 
 
 def test_an_event_arrives_as_standard_webhooks_has_it(
@@ -221,6 +222,40 @@ def test_a_receiver_that_is_gone_for_good_is_disabled__and_says_why(
     assert len(receiver.got) == 1
     said = [each["message"] for each in logs() if each["message"].startswith("webhook ")]
     assert said == [LogEvent.WEBHOOK_DISABLED, LogEvent.WEBHOOK_SKIPPED]
+
+
+def test_only_the_delivery_that_disabled_a_webhook_says_so__of_several_that_are_answered_410(
+    line: Line, subscriber: Subscriber, receiver: Receiver, logs: Lines, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(visit: Visit) -> None:
+        if len(receiver.got) == 1:
+            (other,) = Webhook.scan()
+            other.update([Webhook.version.add(1), Webhook.disabled_at.set("2030-01-01T00:00:00.000Z")])
+        visit.answer(410)
+
+    receiver.behave = gone
+    subscriber.to(receiver)
+    line.happen()
+    line.deliver_for_good()
+
+    told = [each["message"] for each in logs() if each["message"].startswith("webhook ")]
+    assert told == [LogEvent.WEBHOOK_SKIPPED], "what another delivery wrote is not ours to tell"
+    assert Metric.WEBHOOKS_DISABLED not in capsys.readouterr().out
+
+
+def test_a_delivery_is_its_owners__so_that_one_owners_receivers_hold_up_their_own(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    receiver.behave = lambda visit: visit.answer(500)
+    subscriber.to(receiver, path="/1")
+    subscriber.to(receiver, path="/2")
+    subscriber.to(receiver, path="/3", owner_id="owner-2")
+    line.happen("repo.transferred", owner_id="owner-2", former_owner_id="owner-1")
+    line.deliver()
+    line.clock.advance(LONGER_THAN_ANY_WAIT)
+
+    tenants = [each["attributes"][TENANT] for each in line.deliveries.receive(10, wait=0, hidden=30)]
+    assert sorted(tenants) == ["owner-1", "owner-1", "owner-2"]
 
 
 def test_nothing_is_made_for_a_disabled_webhook(

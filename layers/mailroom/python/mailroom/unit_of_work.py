@@ -21,7 +21,7 @@ from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, size_of
 from mailroom.publishers.publisher import kind_of
 from mailroom.row import Row, SubjectRow
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_MESSAGE_BYTES, Sink
+from mailroom.sources.source import MAX_MESSAGE_BYTES, MAX_TENANT, Message, Sink, is_tenant
 from mailroom.transaction import Operation, OperationKind, write
 
 M = TypeVar("M", bound=Row)
@@ -73,7 +73,7 @@ class UnitOfWork:
         self._deadline = deadline
         self._access = access
         self._sink = parts
-        self._parts: dict[str, str] = {}
+        self._parts: dict[str, Message] = {}
         self._operations: list[Operation] = []
         self._subjects: list[SubjectRow] = []
         self._once_written: list[Callable[[], None]] = []
@@ -241,7 +241,7 @@ class UnitOfWork:
             self._subjects.append(about)
         return event_id
 
-    def split(self, part: Part, *, key: str) -> str:
+    def split(self, part: Part, *, key: str, tenant: str | None = None) -> str:
         """Hand a part of the event on to the consumer that waits for such parts; answer its id.
 
         Parts leave before the commit: after a crash in between they leave again with the same ids, by which their
@@ -251,16 +251,20 @@ class UnitOfWork:
         ----------
         key
             Tells the parts of one event from each other, and is the same in every attempt.
+        tenant
+            Whose it is: while one tenant holds much of what is in flight, the others' parts come first.
 
         Raises
         ------
         EventRefused
-            If the part could never be delivered, or its key was used before.
+            If the part could never be delivered, its key was used before, or no queue takes the tenant's name.
         """
         _declared(type(part) in self._access.splits_into, type(part), "splits_into")
         part_id = f"{self.cause_id}/{key}"
         if part_id in self._parts:
             raise EventRefused(f"two parts of one event have the key {key!r}; each needs its own")
+        if tenant is not None and not is_tenant(tenant):
+            raise EventRefused(f"{tenant!r} is no tenant: take 1 to {MAX_TENANT} ASCII letters, digits or punctuation")
         envelope = Envelope(
             id=part_id,
             type=part.type,
@@ -273,7 +277,7 @@ class UnitOfWork:
         body = envelope.to_json()
         if len(body.encode()) > MAX_MESSAGE_BYTES:
             raise EventTooLarge(f"{part.type} takes {len(body.encode())} bytes, and its queue {MAX_MESSAGE_BYTES}")
-        self._parts[part_id] = body
+        self._parts[part_id] = Message(body, tenant)
         return part_id
 
     def commit(self, response: Any = None, *, completes: bool = True) -> None:

@@ -11,8 +11,11 @@ from mailroom.unit_of_work import UnitOfWork
 
 @consumer(on=EVENTS, reads=[Webhook], splits_into=[WebhookDelivery])
 def webhooks(event: RepoEvent, work: UnitOfWork) -> None:
-    """Make a delivery for each webhook of the event's owner, and of the one before, that wants it."""
+    """Make a delivery for each webhook of the event's owner, and of the one before, that wants it.
+
+    Each is its owner's: ten receivers that hang hold up their own owner's deliveries first.
+    """
     owners = [event.owner_id, *([event.former_owner_id] if isinstance(event, RepoTransferred) else [])]
     for owner_id in dict.fromkeys(owners):
         for webhook in subscribed(owner_id, event.type, work):
-            work.split(delivery_of(work.consumed, webhook), key=webhook.id)
+            work.split(delivery_of(work.consumed, webhook), key=webhook.id, tenant=owner_id)

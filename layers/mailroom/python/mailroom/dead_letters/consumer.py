@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pynamodb.exceptions import UpdateError
 from pynamodb.expressions.update import Action as UpdateAction
@@ -19,6 +19,10 @@ from mailroom.failures import Failure, FailureKind, Permanent
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, IdempotencyRow, record_id
 from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime
+from mailroom.sources.source import TENANT
+
+if TYPE_CHECKING:
+    from types_boto3_sqs.type_defs import SendMessageRequestTypeDef
 
 _IN_HAND = 120
 """Seconds that a message is hidden from others while an operator's job has it."""
@@ -133,7 +137,7 @@ class ConsumerLetters:
     def _take_one(self, event_id: str, message: Any, action: Action, deed: Deed, *, send: bool) -> Result:
         try:
             if send:
-                clients.sqs().send_message(QueueUrl=self._queue, MessageBody=message["Body"])
+                clients.sqs().send_message(**_sent_again(message, self._queue))
             self._remember(event_id, message["MessageId"], action, deed)
             clients.sqs().delete_message(QueueUrl=self._dead, ReceiptHandle=message["ReceiptHandle"])
         except Exception as error:  # one letter's trouble is not the next one's
@@ -160,7 +164,11 @@ class ConsumerLetters:
 
     def _receive(self) -> list[Any]:
         answer = clients.sqs().receive_message(
-            QueueUrl=self._dead, MaxNumberOfMessages=_RECEIVE, VisibilityTimeout=_IN_HAND, WaitTimeSeconds=0
+            QueueUrl=self._dead,
+            MaxNumberOfMessages=_RECEIVE,
+            VisibilityTimeout=_IN_HAND,
+            WaitTimeSeconds=0,
+            MessageSystemAttributeNames=[TENANT],
         )
         return list(answer.get("Messages", []))
 
@@ -209,6 +217,13 @@ class ConsumerLetters:
 
 
 _AT_WORK = Failure(FailureKind.TRANSIENT, "InProgress", "another attempt is at work")
+
+
+def _sent_again(message: Any, queue_url: str) -> SendMessageRequestTypeDef:
+    again: SendMessageRequestTypeDef = {"QueueUrl": queue_url, "MessageBody": message["Body"]}
+    if tenant := message.get("Attributes", {}).get(TENANT):
+        again[TENANT] = tenant
+    return again
 
 
 def _id_of(message: Any) -> str:

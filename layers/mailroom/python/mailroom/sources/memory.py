@@ -10,7 +10,7 @@ from threading import Lock
 
 from mailroom.clock import Clock, epoch_milliseconds
 from mailroom.failures import Failure
-from mailroom.sources.source import MAX_BATCH, MAX_RECEIVES, Record, stale
+from mailroom.sources.source import MAX_BATCH, MAX_RECEIVES, TENANT, Message, Record, stale
 
 _LOOK_EVERY = 0.1
 """Seconds between two looks of a receive that waits."""
@@ -20,6 +20,7 @@ _LOOK_EVERY = 0.1
 class _Message:
     id: str
     body: str
+    tenant: str | None
     visible_from: float
     sent_ms: int
     first_received_ms: int = 0
@@ -47,11 +48,13 @@ class InMemorySource:
     def send(self, *bodies: str) -> list[str]:
         """Put messages in; answer their ids."""
         with self._lock:
-            return [self._add(body) for body in bodies]
+            return [self._add(Message(body)) for body in bodies]
 
-    def put(self, bodies: Sequence[str]) -> list[Failure]:
-        """Put messages in: see `Sink`."""
-        self.send(*bodies)
+    def put(self, messages: Sequence[Message]) -> list[Failure]:
+        """Put messages in: see `Sink`. Whose they are is kept, and makes no difference here."""
+        with self._lock:
+            for message in messages:
+                self._add(message)
         return []
 
     @property
@@ -105,10 +108,11 @@ class InMemorySource:
                 del self._messages[message.id]
             return failed
 
-    def _add(self, body: str) -> str:
+    def _add(self, message: Message) -> str:
         message_id = f"message-{next(self._numbers)}"
         now = self._clock.now()
-        self._messages[message_id] = _Message(message_id, body, self._clock.monotonic(), epoch_milliseconds(now))
+        visible_from, sent_ms = self._clock.monotonic(), epoch_milliseconds(now)
+        self._messages[message_id] = _Message(message_id, message.body, message.tenant, visible_from, sent_ms)
         return message_id
 
     def _deliver(self, limit: int, hidden: int) -> list[Record]:
@@ -129,6 +133,7 @@ class InMemorySource:
                 "ApproximateFirstReceiveTimestamp": str(message.first_received_ms),
                 "ApproximateReceiveCount": str(message.receives),
                 "SentTimestamp": str(message.sent_ms),
+                **({TENANT: message.tenant} if message.tenant else {}),
             },
             "messageAttributes": {},
             "md5OfBody": hashlib.md5(message.body.encode(), usedforsecurity=False).hexdigest(),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from mailroom.failures import Failure, FailureKind, Unavailable
 from mailroom.timings import MAX_VISIBILITY
+
+TENANT: Final = "MessageGroupId"
+"""What SQS calls a message's tenant, where it takes it and where it answers it."""
 
 Record = dict[str, Any]
 """A message in the shape in which Lambda passes SQS messages on.
@@ -23,6 +28,9 @@ MAX_RECEIVES = 10
 MAX_MESSAGE_BYTES = 1_048_576
 """UTF-8 bytes of a message at most, and of all those in one call.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html"""
+MAX_TENANT = 128
+"""Characters of a message's tenant at most: ASCII letters, digits and punctuation.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
 
 
 class SourceRefused(Unavailable):
@@ -62,15 +70,36 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to put into a queue.
+
+    Parameters
+    ----------
+    tenant
+        Whose it is. While one tenant holds much of what is in flight, SQS delivers the others' messages first; it is
+        no order and no lock. `MessageGroupId`, on a standard queue, is its word:
+        https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
+    """
+
+    body: str
+    tenant: str | None = None
+
+
 class Sink(Protocol):
     """A queue to put messages into."""
 
-    def put(self, bodies: Sequence[str]) -> list[Failure]:
+    def put(self, messages: Sequence[Message]) -> list[Failure]:
         """Put messages in, none of them larger than the queue takes; answer the failures of those that are not in.
 
         What was put before a failure stays: whoever puts all of them again makes duplicates.
         """
         ...
+
+
+def is_tenant(name: str) -> bool:
+    """Answer whether a queue takes this for the name of a tenant."""
+    return re.fullmatch(f"[!-~]{{1,{MAX_TENANT}}}", name) is not None
 
 
 def stale(message: str) -> Failure:

@@ -12,7 +12,7 @@ from mailroom.failures import DENIED, NOT_THERE, Failure, failure_of
 from mailroom.publishers.entries import outcomes_by_id
 from mailroom.publishers.publisher import Outcome, within
 from mailroom.publishers.sqs import SqsPublisher, send
-from mailroom.sources.source import MAX_BATCH, Record, SourceRefused, stale
+from mailroom.sources.source import MAX_BATCH, TENANT, Message, Record, SourceRefused, stale
 
 if TYPE_CHECKING:
     from types_boto3_sqs.type_defs import MessageTypeDef
@@ -71,13 +71,17 @@ class SqsSource:
             lambda entries: clients.sqs().delete_message_batch(QueueUrl=self._url, Entries=entries),
         )
 
-    def put(self, bodies: Sequence[str]) -> list[Failure]:
+    def put(self, messages: Sequence[Message]) -> list[Failure]:
         """Put messages in: see `Sink`."""
         outcomes: list[Outcome] = []
-        for batch in within(SqsPublisher.limits, bodies, lambda body: len(body.encode())):
-            entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(batch)]
+        for batch in within(SqsPublisher.limits, messages, lambda message: len(message.body.encode())):
+            entries = [{"Id": str(number), **_entry(message)} for number, message in enumerate(batch)]
             outcomes += send(clients.sqs(), self._url, entries)
         return [outcome for outcome in outcomes if isinstance(outcome, Failure)]
+
+
+def _entry(message: Message) -> dict[str, str]:
+    return {"MessageBody": message.body, **({TENANT: message.tenant} if message.tenant else {})}
 
 
 def _in_batches(entries: Sequence[dict[str, Any]], call: Callable[[Any], _Answer]) -> dict[str, Failure]:
