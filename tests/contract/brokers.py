@@ -81,6 +81,13 @@ def to_kafka(
     kafka: MockKafka, topic: str, *, timeout: float = LONG_ENOUGH, settings: dict[str, Any] | None = None
 ) -> KafkaPublisher:
     """Make the publisher for a topic."""
-    place = Kafka.at(Place.of(f"kafka://{kafka.brokers}/{topic}"))
-    link = KafkaLink(place, clock=SystemClock(), timeout=timeout, idle=IDLE, settings=settings)
-    return KafkaPublisher(link, clock=SystemClock(), timeout=timeout)
+    return to_kafka_at(f"kafka://{kafka.brokers}/{topic}", timeout=timeout, settings=settings)
+
+
+def to_kafka_at(
+    url: str, *, timeout: float = LONG_ENOUGH, clock: Clock | None = None, settings: dict[str, Any] | None = None
+) -> KafkaPublisher:
+    """Make the publisher for the topic of a URL."""
+    clock = clock or SystemClock()
+    link = KafkaLink(Kafka.at(Place.of(url)), clock=clock, timeout=timeout, idle=IDLE, settings=settings)
+    return KafkaPublisher(link, clock=clock, timeout=timeout)

@@ -14,12 +14,11 @@ from mailroom import clients
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.kafka import Kafka, KafkaPublisher
-from mailroom.publishers.kafka_link import KafkaLink
 from mailroom.publishers.place import Place, PublisherUrlError
 from mailroom.publishers.publisher import SENT, Outcome, kind_of
 from mailroom.testing import ManualClock
 
-from .brokers import IDLE, KafkaDestination, to_kafka
+from .brokers import KafkaDestination, to_kafka, to_kafka_at
 from .conftest import envelopes
 
 if TYPE_CHECKING:
@@ -276,10 +275,7 @@ def test_a_url_names_many_brokers__each_with_its_port() -> None:
 
 def with_secret(**content: str) -> KafkaPublisher:
     clients.secretsmanager().create_secret(Name="kafka", SecretString=json.dumps(content))
-    place = Kafka.at(Place.of("kafka://127.0.0.1:1/events?secret=kafka"))
-    return KafkaPublisher(
-        KafkaLink(place, clock=ManualClock(), timeout=SOON, idle=IDLE), clock=ManualClock(), timeout=SOON
-    )
+    return to_kafka_at("kafka://127.0.0.1:1/events?secret=kafka", timeout=SOON, clock=ManualClock())
 
 
 def test_a_secret_logs_in__over_an_encrypted_connection(monkeypatch: pytest.MonkeyPatch) -> None:

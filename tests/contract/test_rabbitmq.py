@@ -11,9 +11,10 @@ from pika import spec
 
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
-from mailroom.publishers.place import PublisherUrlError
+from mailroom.publishers.place import Place, PublisherUrlError
 from mailroom.publishers.publisher import SENT, Outcome, kind_of
-from mailroom.publishers.rabbitmq import RabbitMqPublisher
+from mailroom.publishers.rabbitmq import RabbitMq, RabbitMqPublisher
+from mailroom.publishers.rabbitmq_link import RabbitMqLink
 from mailroom.testing import ManualClock
 
 from .brokers import EXCHANGE, IDLE, UNROUTABLE_AFTER, to_rabbitmq
@@ -114,7 +115,7 @@ def test_confirms_in_any_order_and_in_bulk_are_each_events_own(rabbitmq: RabbitM
 
     rabbitmq.broker.answer = confirm
 
-    assert kinds(rabbitmq.publisher.publish(envelopes(5))) == [UNAVAILABLE, UNAVAILABLE, None, None, UNAVAILABLE]
+    assert kinds(rabbitmq.publisher.publish(envelopes(5))) == [TRANSIENT, TRANSIENT, None, None, TRANSIENT]
 
 
 @pytest.mark.parametrize("type_", ["x" * 256, "é" * 128])
@@ -145,11 +146,18 @@ def test_an_event_that_no_queue_takes_waits_by_itself__long_enough_to_bind_one(r
     assert rabbitmq.broker.connections == 1
 
 
-def test_a_message_that_a_queue_cannot_take_is_nobodys_fault(rabbitmq: RabbitMqDestination) -> None:
+def test_an_event_that_a_queue_refuses_waits_by_itself__long_enough_to_make_room(
+    rabbitmq: RabbitMqDestination,
+) -> None:
     events = envelopes(3)
     rabbitmq.broker.answer = answering({events[1].id: refuse})
 
-    assert kinds(rabbitmq.publisher.publish(events)) == [None, UNAVAILABLE, None]
+    first, refused, last = rabbitmq.publisher.publish(events)
+
+    assert (first, last) == (SENT, SENT)
+    assert isinstance(refused, Failure)
+    assert (refused.kind, refused.type, refused.retry_after) == (TRANSIENT, "Nack", UNROUTABLE_AFTER)
+    assert "'thing.happened' is full or has failed: make room" in refused.message
 
 
 def test_a_missing_exchange_is_nobodys_fault__and_heals_when_it_is_declared(rabbitmq: RabbitMqDestination) -> None:
@@ -325,6 +333,15 @@ def test_batches_of_several_threads_wait_for_each_other__and_not_for_ever(impati
 def test_a_url_without_an_exchange__or_with_what_it_does_not_know__is_refused(url: str) -> None:
     with pytest.raises(PublisherUrlError):
         kind_of(url)
+
+
+def test_an_ipv6_address_is_asked_for__and_known_to_certificates__without_its_brackets() -> None:
+    rabbitmq = RabbitMq.at(Place.of("amqps://[::1]/things?exchange=events"))
+    link = RabbitMqLink(rabbitmq, clock=ManualClock(), idle=IDLE, unroutable_after=UNROUTABLE_AFTER)
+
+    parameters = link._read_parameters()
+
+    assert (parameters.host, parameters.ssl_options.server_hostname) == ("::1", "::1")
 
 
 def test_publishing_needs_its_secret_and_nothing_else() -> None:

@@ -25,14 +25,14 @@ class Outbox:
         self._latest: dict[str, str] = {}
         self._subjects = (name for n in range(10**6) if shard_of_subject(name := f"things/{n}") == SHARD)
 
-    def add(self, subject: str | None = None, *, payload: str = "{}") -> str:
+    def add(self, subject: str | None = None, *, payload: str = "{}", type_: str = "thing.happened") -> str:
         """Add an event about a subject, a fresh one of the shard if none is given; answer its id."""
         subject = subject or next(self._subjects)
         self._clock.advance(0.001)
         event_id, moment = self._ids.next(subject, self._latest.get(subject))
         envelope = Envelope(
             id=event_id,
-            type="thing.happened",
+            type=type_,
             source="test.service",
             subject=subject,
             time=timestamp(moment),

@@ -19,10 +19,17 @@ PERMANENT, TRANSIENT, UNAVAILABLE = FailureKind.PERMANENT, FailureKind.TRANSIENT
 class FakeLink:
     """A way to a broker that answers as it is told."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, on_connect: Exception | None = None) -> None:
         self._answer = answer
+        self._on_connect = on_connect
+        self.attempts_to_connect = 0
         self.batches: list[str] = []
         self.hung_up = 0
+
+    def connect(self, deadline: float) -> None:
+        self.attempts_to_connect += 1
+        if self._on_connect is not None:
+            raise self._on_connect
 
     def send(self, events: Sequence[Envelope], deadline: float) -> Sequence[Outcome | Suspect]:
         ids = [event.id for event in events]
@@ -33,8 +40,10 @@ class FakeLink:
         self.hung_up += 1
 
 
-def publish(ids: str, answer: Answer) -> tuple[list[FailureKind | None], FakeLink]:
-    link = FakeLink(answer)
+def publish(
+    ids: str, answer: Answer, *, on_connect: Exception | None = None
+) -> tuple[list[FailureKind | None], FakeLink]:
+    link = FakeLink(answer, on_connect=on_connect)
     events = [Envelope(each, "t", "s", None, "2030-01-01T00:00:00.000Z", "{}") for each in ids]
     outcomes = BrokerPublisher(link, clock=ManualClock(), timeout=1).publish(events)
     assert len(outcomes) == len(events)
@@ -91,6 +100,14 @@ def test_nothing_is_raised__and_the_connection_is_not_trusted_any_more(error: Ex
 
     assert kinds == [TRANSIENT] * 2
     assert link.hung_up == len(link.batches) == 3
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), KeyError("odder"), ValueError("a typo")], ids=repr)
+def test_whatever_keeps_a_connection_from_being_made_is_no_events_fault__and_is_met_once(error: Exception) -> None:
+    kinds, link = publish("abcdefgh", together(""), on_connect=error)
+
+    assert kinds == [UNAVAILABLE] * 8
+    assert (link.batches, link.attempts_to_connect, link.hung_up) == ([], 1, 1)
 
 
 def test_nothing_is_sent__when_there_is_nothing_to_send() -> None:

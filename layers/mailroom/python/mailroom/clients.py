@@ -39,6 +39,8 @@ _POLLING = _CONFIG.merge(
     Config(read_timeout=_TIMINGS.poll_wait + _TIMINGS.read_timeout, retries={"total_max_attempts": 1})
 )
 """For calls that the other side answers only when there is something to tell."""
+_ONCE = _CONFIG.merge(Config(retries={"total_max_attempts": 1}))
+"""For calls that have to be through soon, and whose caller tries again by itself."""
 _TRANSFERRING = _CONFIG.merge(
     # In some regions botocore would presign by the old signature, which new buckets and SSE refuse.
     Config(read_timeout=_TIMINGS.transfer_timeout, signature_version="s3v4")
@@ -125,6 +127,12 @@ def s3() -> S3Client:
 def secretsmanager() -> SecretsManagerClient:
     """Answer the process's Secrets Manager client."""
     client: SecretsManagerClient = _client("secretsmanager")
+    return client
+
+
+def secretsmanager_once() -> SecretsManagerClient:
+    """Answer the process's Secrets Manager client for those who wait no longer than `longest_try`."""
+    client: SecretsManagerClient = _client("secretsmanager", _ONCE)
     return client
 
 

@@ -98,7 +98,8 @@ class Timings:
     bus_check_period: float = MINUTE
 
     broker_timeout: float = 10
-    """How long RabbitMQ or Kafka may take over a batch, from the connection to the last confirmation."""
+    """How long RabbitMQ or Kafka may take over a batch, from the connection to the last confirmation; a secret that
+    began to be read before it is up may take `longest_try` more."""
     broker_idle: float = 30
     """How long a connection to them is trusted that is not used: a function that stands still sends no heartbeat."""
 
@@ -141,7 +142,7 @@ class Timings:
 
     @property
     def unroutable_after(self) -> float:
-        """The seconds between two attempts for an event that no queue of RabbitMQ takes: all of them span an outage."""
+        """The seconds between two attempts for an event that a queue of RabbitMQ has to take: all span an outage."""
         return self.outage_to_outlive / (self.relay_backoff.attempts - 1)
 
     @property
@@ -152,7 +153,12 @@ class Timings:
     @property
     def longest_call(self) -> float:
         """The seconds that one AWS call may take, with its own retries."""
-        return (self.connect_timeout + self.read_timeout) * self.call_attempts + self.call_backoff
+        return self.longest_try * self.call_attempts + self.call_backoff
+
+    @property
+    def longest_try(self) -> float:
+        """The seconds that one attempt at an AWS call may take."""
+        return self.connect_timeout + self.read_timeout
 
     def check(self, consumer_timeouts: Mapping[str, int] | None = None) -> Timings:
         """Answer the timings if they keep the contract.
@@ -204,8 +210,8 @@ class Timings:
             self.lease >= lease_floor,
         )
         yield (
-            "broker_timeout <= the longest call, for which the lease has room",
-            self.broker_timeout <= self.longest_call,
+            "broker_timeout + one try at reading its secret <= the longest call, for which the lease has room",
+            self.broker_timeout + self.longest_try <= self.longest_call,
         )
         yield (
             "the consumer's whole retry span <= what a message may stay hidden (43200 s)",

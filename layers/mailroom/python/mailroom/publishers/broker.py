@@ -8,7 +8,7 @@ from threading import Lock
 from typing import ClassVar, Protocol
 
 from mailroom.clock import Clock
-from mailroom.failures import Failure, FailureKind, failure_of
+from mailroom.failures import Failure, FailureKind, Unavailable, failure_of
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.publisher import Limits, Outcome
 
@@ -19,6 +19,7 @@ LOGIN = ("username", "password")
 """What a broker's secret has."""
 AUTHORITY = "ca"
 """What it may have: the certificate, in PEM, that the broker's own is signed by."""
+_ADVICE = "see that the URL is right, and that the secret that it names can be read and holds what it should"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +32,12 @@ class Suspect:
 class Link(Protocol):
     """A way to a broker, for one thread at a time. It is in a module of its own, with the broker's client library."""
 
+    def connect(self, deadline: float) -> None:
+        """See that there is a connection, by that `clock.monotonic()`; what it raises is no event's fault."""
+        ...
+
     def send(self, events: Sequence[Envelope], deadline: float) -> Sequence[Outcome | Suspect]:
-        """Send events until that `clock.monotonic()`; answer what came of each. May raise."""
+        """Send events over it until then; answer what came of each. May raise."""
         ...
 
     def hang_up(self) -> None:
@@ -101,11 +106,23 @@ class BrokerPublisher:
 
     def _attempt(self, events: Sequence[Envelope], deadline: float) -> Sequence[Outcome | Suspect]:
         try:
+            self._link.connect(deadline)
+        except Exception as error:
+            self._link.hang_up()
+            return [_not_connected(error)] * len(events)
+        try:
             return self._link.send(events, deadline)
         except Exception as error:
             self._link.hang_up()
             failure = failure_of(error)
             return [failure if failure.kind is FailureKind.UNAVAILABLE else Suspect(failure)] * len(events)
+
+
+def _not_connected(error: Exception) -> Failure:
+    """Judge what went wrong before anything was sent: a URL, a secret or a broker, whatever the error is called."""
+    failure = failure_of(error)
+    says_what_to_do = isinstance(error, Unavailable)
+    return unavailable(failure.type, failure.message if says_what_to_do else f"{failure.message}; {_ADVICE}")
 
 
 def unavailable(type_: str, message: str) -> Failure:

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from mailroom.clock import Clock
-from mailroom.failures import Failure, FailureKind
+from mailroom.failures import Failure, FailureKind, Unavailable
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.broker import AUTHORITY, CLOUD_EVENT, LOGIN, Suspect, permanent, unavailable
 from mailroom.publishers.kafka import BROKERS_DEFAULT, Kafka
@@ -66,6 +66,7 @@ _ADVICE = {
     KafkaError._UNKNOWN_TOPIC: "make the topic",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "let the user of the URL's secret write to the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "let the user of the URL's secret write idempotently to the cluster",
+    KafkaError._INVALID_ARG: "see that the mechanism of the URL's secret is one, and its ca a certificate in PEM",
     KafkaError._AUTHENTICATION: "see that the user, the password and the mechanism of the URL's secret are right",
 }
 
@@ -102,12 +103,18 @@ class KafkaLink:
         self._producer: Producer | None = None
         self._heard: tuple[KafkaError, ...] = ()
 
+    def connect(self, deadline: float) -> None:
+        """Make the producer, if there is none; it connects by itself, and tells what came of it with each event."""
+        if self._producer is None:
+            self._producer = self._make(deadline)
+
     def send(self, events: Sequence[Envelope], deadline: float) -> Sequence[Outcome | Suspect]:
         """Produce events and wait for all their delivery reports at once."""
+        producer = self._producer
+        assert producer is not None  # noqa: S101 - who sends has connected
         self._heard = ()
         reports: _Reports = [_NOTHING] * len(events)
         refused: dict[int, Failure] = {}
-        producer = self._producer = self._producer or self._make()
         try:
             for position, event in enumerate(events):
                 refusal = self._produce(producer, event, partial(_note, reports, position), deadline)
@@ -133,30 +140,36 @@ class KafkaLink:
         if producer is not None:
             producer.purge()
 
-    def _make(self) -> Producer:
+    def _make(self, deadline: float) -> Producer:
         secret = self._secret()
+        if not self._left(deadline):
+            raise Unavailable(self._told("reading its secret took all the time that there was"))
+        try:
+            return Producer(self._ours() | secret | self._settings)
+        except KafkaException as error:
+            reason = _reason(error)
+            advice = _ADVICE.get(reason.code(), _ADVICE[KafkaError._INVALID_ARG])
+            raise Unavailable(self._told(f"{reason.str()}; {advice}")) from error
+
+    def _ours(self) -> dict[str, Any]:
         milliseconds = round(self._timeout * 1000)
-        return Producer(
-            {
-                "bootstrap.servers": self._kafka.brokers,
-                "client.id": "mailroom",
-                "acks": "all",
-                "enable.idempotence": True,
-                "partitioner": "murmur2_random",  # that of Kafka's own clients, which may write there too
-                "message.max.bytes": BROKERS_DEFAULT,
-                "delivery.timeout.ms": milliseconds,
-                "request.timeout.ms": milliseconds // _PARTS,
-                "socket.timeout.ms": milliseconds // _PARTS,
-                "socket.connection.setup.timeout.ms": max(milliseconds // _PARTS, _SHORTEST_SETUP),
-                "reconnect.backoff.max.ms": 1000,
-                "connections.max.idle.ms": round(self._idle * 1000),
-                "topic.metadata.propagation.max.ms": 1000,  # or a topic that is not there would only ever be late
-                "error_cb": self._hear,
-                "logger": _SILENT,
-                **secret,
-                **self._settings,
-            }
-        )
+        return {
+            "bootstrap.servers": self._kafka.brokers,
+            "client.id": "mailroom",
+            "acks": "all",
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",  # that of Kafka's own clients, which may write there too
+            "message.max.bytes": BROKERS_DEFAULT,
+            "delivery.timeout.ms": milliseconds,
+            "request.timeout.ms": milliseconds // _PARTS,
+            "socket.timeout.ms": milliseconds // _PARTS,
+            "socket.connection.setup.timeout.ms": max(milliseconds // _PARTS, _SHORTEST_SETUP),
+            "reconnect.backoff.max.ms": 1000,
+            "connections.max.idle.ms": round(self._idle * 1000),
+            "topic.metadata.propagation.max.ms": 1000,  # or a topic that is not there would only ever be late
+            "error_cb": self._hear,
+            "logger": _SILENT,
+        }
 
     def _secret(self) -> dict[str, str]:
         name = self._kafka.secret

@@ -1,7 +1,7 @@
 """Delivery to an exchange of RabbitMQ: `amqp://host:port/vhost?exchange=events&secret=name`, or `amqps://…`.
 
 Nothing is declared: exchange, queues and bindings are the team's. See docs/decisions/unroutable.md for events that no
-binding takes.
+binding takes, or a queue refuses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class RabbitMq:
         server = place.server(port=_PORTS[place.scheme], needs=["exchange"], may_have=["secret"])
         ((host, port),) = server.hosts
         return cls(
-            host=host,
+            host=host.strip("[]"),  # an IPv6 address, which neither sockets nor certificates know in brackets
             port=port,
             vhost=server.path or "/",
             exchange=server.options["exchange"],

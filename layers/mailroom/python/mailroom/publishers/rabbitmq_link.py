@@ -38,7 +38,7 @@ class RabbitMqLink:
         Seconds after which an unused connection is not trusted any more: between two invocations a function stands
         still, and sends no heartbeat.
     unroutable_after
-        Seconds after which an event is tried again that no binding took.
+        Seconds after which an event is tried again that no binding took, or that a queue refused.
     """
 
     def __init__(self, rabbitmq: RabbitMq, *, clock: Clock, idle: float, unroutable_after: float) -> None:
@@ -50,9 +50,16 @@ class RabbitMqLink:
         self._parameters: ConnectionParameters | None = None
         self._used_at = 0.0
 
+    def connect(self, deadline: float) -> None:
+        """See that the connection still stands, or make one."""
+        if not self._is_trusted():
+            self.hang_up()
+            self._session = self._connect(deadline)
+
     def send(self, events: Sequence[Envelope], deadline: float) -> Sequence[Outcome | Suspect]:
         """Publish events and wait for all their confirms at once."""
-        session = self._connected(deadline)
+        session = self._session
+        assert session is not None  # noqa: S101 - who sends has connected
         verdicts = session.send(self._rabbitmq.exchange, [Message.of(event) for event in events], deadline=deadline)
         self._used_at = self._clock.monotonic()
         if session.lost is not None:
@@ -65,13 +72,9 @@ class RabbitMqLink:
         if session is not None:
             session.close()
 
-    def _connected(self, deadline: float) -> AmqpSession:
+    def _is_trusted(self) -> bool:
         session = self._session
-        if session is not None and self._clock.monotonic() - self._used_at < self._idle and session.is_alive():
-            return session
-        self.hang_up()
-        self._session = self._connect(deadline)
-        return self._session
+        return session is not None and self._clock.monotonic() - self._used_at < self._idle and session.is_alive()
 
     def _connect(self, deadline: float) -> AmqpSession:
         parameters = self._parameters = self._parameters or self._read_parameters()
@@ -79,18 +82,20 @@ class RabbitMqLink:
         if left <= 0:
             raise SessionLost("no time was left to connect in")
         parameters.socket_timeout = parameters.stack_timeout = left
+        self._parameters = None  # unless it goes well: the secret may have changed by the next time
         try:
-            return AmqpSession(parameters, now=self._clock.monotonic, deadline=deadline)
+            session = AmqpSession(parameters, now=self._clock.monotonic, deadline=deadline)
         except SessionLost as lost:
-            self._parameters = None  # the secret may have changed
             raise SessionLost(self._told(lost), lost.code) from lost
+        self._parameters = parameters
+        return session
 
     def _read_parameters(self) -> ConnectionParameters:
         rabbitmq = self._rabbitmq
         secret = read_secret(rabbitmq.secret, *LOGIN, may_have=[AUTHORITY]) if rabbitmq.secret else {}
         trusted = ssl.create_default_context(cadata=secret.get(AUTHORITY)) if rabbitmq.tls else None
         return ConnectionParameters(
-            host=rabbitmq.host.strip("[]"),
+            host=rabbitmq.host,
             port=rabbitmq.port,
             virtual_host=rabbitmq.vhost,
             credentials=PlainCredentials(secret.get("username", _GUEST), secret.get("password", _GUEST)),
@@ -105,9 +110,9 @@ class RabbitMqLink:
             case Verdict.TAKEN:
                 return SENT
             case Verdict.NOT_ROUTED:
-                return self._unroutable(event)
+                return self._later("Unroutable", f"no queue is bound for the type '{event.type}': bind one")
             case Verdict.REFUSED:
-                return unavailable("Nack", "the broker refuses the message: a queue is full, or has failed")
+                return self._later("Nack", f"a queue for the type '{event.type}' is full or has failed: make room")
             case Verdict.UNSENDABLE:
                 return permanent("Unsendable", f"its type or its source has more than {SHORT_STRING} bytes")
         assert lost is not None  # noqa: S101 - where there is no verdict, the session says why
@@ -115,13 +120,10 @@ class RabbitMqLink:
             return Suspect(permanent(lost.name, str(lost)))
         return unavailable(lost.name, self._told(lost))
 
-    def _unroutable(self, event: Envelope) -> Failure:
-        return Failure(
-            FailureKind.TRANSIENT,
-            "Unroutable",
-            f"no queue is bound to the exchange '{self._rabbitmq.exchange}' for the type '{event.type}': bind one",
-            retry_after=self._unroutable_after,
-        )
+    def _later(self, type_: str, what: str) -> Failure:
+        """Make a failure of one type's queues, which stops no other: docs/decisions/unroutable.md."""
+        message = f"exchange '{self._rabbitmq.exchange}': {what}"
+        return Failure(FailureKind.TRANSIENT, type_, message, retry_after=self._unroutable_after)
 
     def _told(self, lost: SessionLost) -> str:
         where = f"{self._rabbitmq.host}:{self._rabbitmq.port}"

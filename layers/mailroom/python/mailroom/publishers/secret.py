@@ -30,7 +30,7 @@ def read_secret(name: str, *fields: str, may_have: Sequence[str] = ()) -> dict[s
     Exception
         What Secrets Manager answers.
     """
-    text = clients.secretsmanager().get_secret_value(SecretId=name).get("SecretString", "")
+    text = clients.secretsmanager_once().get_secret_value(SecretId=name).get("SecretString", "")
     try:
         value = json.loads(text)
     except ValueError:
