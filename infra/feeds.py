@@ -99,10 +99,19 @@ class StageDestination:
             place = Place.of(self.url)
             if place.scheme == "eventbridge":
                 bus = events.EventBus.from_event_bus_name(scope, "Bus", place.name)
-            elif place.scheme == "sns" and _is_here(scope, arn := place.arn("sns")):
+            elif place.scheme == "sns" and _can_feed(scope, arn := place.arn("sns")):
                 self.feed = TopicFeed(sns.Topic.from_topic_arn(scope, "Topic", arn.text))
         if bus is not None:
             self.buses, self.feed = {BUS: bus.event_bus_name}, BusFeed(bus)
+
+
+def _can_feed(stack: Stack, topic: Arn) -> bool:
+    """Answer whether consumers' queues, and those for what they do not take, can be subscribed to a topic.
+
+    What is left over of a FIFO topic's subscription goes to a FIFO queue, and ours are standard.
+    https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html
+    """
+    return not topic.is_fifo and _is_here(stack, topic)
 
 
 def _is_here(stack: Stack, arn: Arn) -> bool:

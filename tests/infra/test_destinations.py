@@ -26,12 +26,13 @@ BUS_ARN = f"arn:${{AWS::Partition}}:events:{REGION}:{ACCOUNT}:event-bus/others"
 URLS = {
     "eventbridge://others": {BUS_ARN: {"events:DescribeEventBus", "events:PutEvents"}},
     f"sns://{TOPIC}": {TOPIC: {"sns:Publish"}},
+    f"sns://{TOPIC}.fifo": {f"{TOPIC}.fifo": {"sns:Publish"}},
     f"sqs://{QUEUE}.fifo": {f"{QUEUE}.fifo": {"sqs:GetQueueUrl", "sqs:SendMessage"}},
     "ymq://message-queue.api.cloud.yandex.net/b1g/things?secret=keys": {SECRET: {"secretsmanager:GetSecretValue"}},
     "kafka://broker.example:9092/things?secret=keys": {SECRET: {"secretsmanager:GetSecretValue"}},
     "amqps://broker.example/things?exchange=things&secret=keys": {SECRET: {"secretsmanager:GetSecretValue"}},
 }
-FED = ("eventbridge", "sns")
+FED = ("eventbridge://others", f"sns://{TOPIC}")
 PUBLISHERS = ("relay", "outbox_relay")
 
 Deploy = Callable[[str], Assembly]
@@ -57,7 +58,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 def is_fed(url: str) -> bool:
-    return url.partition(":")[0] in FED
+    return url in FED
 
 
 def test_every_function_knows_the_destination(deploy: Deploy, url: str) -> None:
@@ -180,6 +181,10 @@ def test_the_topic_alone_may_put_events_into_a_consumers_queues(deploy: Deploy) 
 )
 def test_a_topic_elsewhere_is_for_its_owner_to_subscribe_to(built_layers: Path, tmp_path: Path, topic: str) -> None:
     assert len(warned(f"sns://{topic}", built_layers, tmp_path)) == 1
+
+
+def test_a_fifo_topic_has_no_subscriptions_of_ours__whose_dead_letter_queues_would_be_standard(deploy: Deploy) -> None:
+    assert deploy(f"sns://{TOPIC}.fifo").of_type("SNS::Subscription") == {}
 
 
 # URLs that cannot be
