@@ -36,6 +36,7 @@ class Runbook(StrEnum):
     THROTTLES = "throttled-functions"
     API_ERRORS = "api-errors"
     STUCK_SAGAS = "stuck-sagas"
+    UNREAD_KEYS = "unread-signing-keys"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

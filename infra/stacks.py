@@ -20,7 +20,7 @@ from infra.monitoring import Alarms, GaugeAlarms
 from infra.outbox import DeployedRelay
 from infra.outputs import describe
 from infra.rules import check_rules
-from infra.signing import SigningSecret
+from infra.signing import SigningAlarm, SigningSecret
 from infra.stage import StageConfig
 from infra.surroundings import Surroundings, settings_of
 from infra.tables import Tables
@@ -86,6 +86,7 @@ class ServiceStack(Stack):
             feed=self.destination.feed,
         )
         GaugeAlarms(self, "Gauges", alarms=surroundings.alarms)
+        SigningAlarm(self, "Signing", alarms=surroundings.alarms)
         if stage.on_aws:
             Dashboard(self, "Dashboard", api=self.api, consumers=self.consumers.all, jobs=self.jobs.all)
         self._describe(surroundings)

@@ -127,6 +127,17 @@ def test_a_single_stuck_saga_sounds_an_alarm(assembly: Assembly) -> None:
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "GreaterThanThreshold")
 
 
+def test_keys_that_cannot_be_read_sound_an_alarm_within_the_day__long_before_their_copies_end(
+    assembly: Assembly,
+) -> None:
+    alarm = assembly.alarm("signing_keys_unread", "mailroom")
+    assert (alarm["Namespace"], alarm["Statistic"], alarm["Period"]) == ("Mailroom", "Sum", HOUR)
+    assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (0, "GreaterThanThreshold")
+    assert (alarm["DatapointsToAlarm"], alarm["EvaluationPeriods"]) == (3, 24)
+    assert alarm["TreatMissingData"] == "notBreaching"
+    assert alarm["EvaluationPeriods"] * alarm["Period"] < timings_of(assembly.stage).signing_overlap
+
+
 def test_a_message_that_is_older_than_all_its_attempts_take_sounds_an_alarm(assembly: Assembly) -> None:
     timings = timings_of(assembly.stage)
     for consumer in Application.discover().consumers:
