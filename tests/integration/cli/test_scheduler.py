@@ -20,6 +20,7 @@ from mailroom.runtime import Runtime
 from mailroom.scheduler import Scheduler
 from mailroom.settings import Settings
 from tests.log_lines import Lines
+from tests.missing import without
 
 PATIENCE = 20
 
@@ -158,6 +159,22 @@ def test_no_region_is_said_at_once__not_at_every_attempt(
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     clients.forget()
     assert "set AWS credentials and a region" in refused(run())
+
+
+def test_without_the_client_of_its_broker_it_says_what_to_install__at_start(
+    environment: None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(Settings.variable("publisher_url"), "kafka://broker.example/events")
+    without("confluent_kafka", monkeypatch)
+    assert "needs the module confluent_kafka: pip install 'mailroom[brokers]'" in refused(run())
+
+
+def test_jobs_that_publish_nothing_need_no_client(
+    environment: None, told_once_started: None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(Settings.variable("publisher_url"), "kafka://broker.example/events")
+    without("confluent_kafka", monkeypatch)
+    assert run("--only", "cleanup").exit_code == 0
 
 
 def test_without_apscheduler_it_says_what_to_install(

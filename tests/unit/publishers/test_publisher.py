@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
-from mailroom.publishers.publisher import Destination, Limits, batches
+from mailroom.publishers.publisher import ClientMissing, Destination, Limits, batches
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher
 from tests import stage
+from tests.missing import without
 
 ENTRIES, BYTES = 4, 100
 
@@ -97,6 +98,19 @@ def test_a_stage_needs_what_its_place_needs__known_without_connecting(runtime: R
     assert Destination.needs(runtime) == (
         Need(("events:DescribeEventBus", "events:PutEvents"), "events:event-bus/the-bus"),
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "client"),
+    [("amqps://broker.example/?exchange=events", "pika"), ("kafka://broker.example/events", "confluent_kafka")],
+)
+def test_a_brokers_client_that_is_missing_is_named__and_how_to_install_it(
+    url: str, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without(client, monkeypatch)
+
+    with pytest.raises(ClientMissing, match=rf"needs the module {client}: pip install 'mailroom\[brokers\]'"):
+        Runtime(stage.settings(publisher_url=url)).use(Destination)
 
 
 def test_a_test_gives_the_runtime_its_own_destination() -> None:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 from mailroom.cli.errors import UsageError
 from mailroom.cli.foreground import surroundings
+from mailroom.job import Job
+from mailroom.outbox.relay import Relay
+from mailroom.publishers.publisher import ClientMissing, Destination
 from mailroom.registry import Registry
 from mailroom.runtime import Runtime
 from mailroom.shutdown import Shutdown, end_at_once
@@ -21,10 +24,20 @@ def run_scheduler(stage: str | None, application: str, only: Sequence[str]) -> N
     jobs = [registry.job(name) for name in dict.fromkeys(only)] or registry.jobs
     runtime = surroundings(stage, registry)
     scheduler = _scheduler(runtime)
+    _see_that_they_can_publish(jobs, runtime)
     for job in jobs:
         scheduler.register(job)
     if not _run_until_told(scheduler, grace=runtime.timings.process_grace):
         end_at_once()
+
+
+def _see_that_they_can_publish(jobs: Sequence[Job], runtime: Runtime) -> None:
+    """Refuse to start, and not only to publish, without the destination's client library."""
+    if any(Relay in job.access.uses for job in jobs):
+        try:
+            runtime.use(Destination)
+        except ClientMissing as error:
+            raise UsageError(str(error)) from error
 
 
 def _run_until_told(scheduler: Scheduler, *, grace: float) -> bool:

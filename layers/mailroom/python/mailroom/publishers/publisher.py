@@ -132,6 +132,10 @@ def kind_of(url: str) -> tuple[type[PublisherKind], Place]:
     return kind, place
 
 
+class ClientMissing(ImportError):
+    """The destination's client library is not installed; the message says what to install."""
+
+
 class Destination:
     """The port of the stage's one destination: `uses=[Destination]`."""
 
@@ -153,9 +157,19 @@ class Destination:
         ------
         PublisherUrlError
             If it names no destination.
+        ClientMissing
+            If its client library is not installed.
         """
         kind, place = kind_of(runtime.settings.publisher_url)
-        return cls(kind.at(place, runtime))
+        try:
+            return cls(kind.at(place, runtime))
+        except ModuleNotFoundError as error:
+            if kind.layer is None:
+                raise
+            raise ClientMissing(
+                f"publishing to {place.scheme}://… needs the module {error.name}: "
+                f"pip install 'mailroom[{kind.layer}]', or on Lambda the layer {kind.layer}"  # both are called the same
+            ) from error
 
 
 def batches(events: Sequence[Envelope], publisher: Publisher) -> Iterator[list[Envelope]]:
