@@ -86,8 +86,8 @@ def test_only_a_laptop_is_impatient() -> None:
         ({"signing_rotation": 7 * DAY}, "signing_overlap < signing_rotation"),
         ({"file_life": DAY - 1}, "file_life is whole days, as S3 counts"),
         ({"file_life": 36 * HOUR}, "file_life is whole days, as S3 counts"),
-        ({"link_life": 901}, "link_life <= 15 min, the shortest session of a role"),
-        ({"link_life": 0}, "link_life <= 15 min, the shortest session of a role"),
+        ({"link_life": 901}, "link_life <= 15 min, what a role's new credentials last"),
+        ({"link_life": 0}, "link_life <= 15 min, what a role's new credentials last"),
         ({"outage_to_outlive": HOUR + 1}, "the consumer's back-offs sum to at least outage_to_outlive"),
         (
             {"consumer_backoff": Backoff(base=60, cap=HOUR, attempts=5)},

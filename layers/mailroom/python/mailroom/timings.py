@@ -24,7 +24,8 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-s
 EXPIRY_NOTICE = 2 * DAY
 """How long before SQS deletes a dead letter for good its alarm sounds."""
 SHORTEST_SESSION = 15 * MINUTE
-"""A role's credentials last no shorter, and a link that they signed no longer.
+"""A role's credentials last no shorter when they are new. A link that they sign ends with them at the latest, and how
+much is left of them is known to nobody here: no check makes a link last.
 https://docs.aws.amazon.com/STS/latest/APIReference/API_AssumeRole.html
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/using-presigned-url.html"""
 SCHEDULE_FLOOR = MINUTE
@@ -123,7 +124,7 @@ class Timings:
     file_life: int = 7 * DAY
     """How long a file is kept that was made for a caller."""
     link_life: int = 5 * MINUTE
-    """How long a link to it works: whoever has the link has the file."""
+    """How long a link to it works at most: whoever has the link has the file."""
 
     signing_rotation: int = 90 * DAY
     """How old a master key gets before the next one joins it."""
@@ -259,7 +260,7 @@ class Timings:
             "file_life is whole days, as S3 counts",
             self.file_life >= DAY and self.file_life % DAY == 0,
         )
-        yield "link_life <= 15 min, the shortest session of a role", 0 < self.link_life <= SHORTEST_SESSION
+        yield "link_life <= 15 min, what a role's new credentials last", 0 < self.link_life <= SHORTEST_SESSION
         yield "1 s <= poll_wait <= 20 s", MIN_POLL_WAIT <= self.poll_wait <= MAX_POLL_WAIT
         yield (
             f"process_grace ({self.process_grace:g} s) > the longest poll ({self.longest_poll:g} s)",
