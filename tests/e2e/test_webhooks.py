@@ -13,13 +13,16 @@ from uuid import uuid4
 
 import pytest
 from standardwebhooks import Webhook as Verifier
+from standardwebhooks import WebhookVerificationError
 
 from local.api import Api
-from local.stack import LocalStack
-from mailroom.clock import SystemClock
-from mailroom.master_keys import MasterKey, MasterKeys
-from mailroom.timings import timings_of
+from mailroom import clients
+from mailroom.runtime import Runtime
+from mailroom.sources.source import TENANT, Message
+from mailroom.sources.sqs import SqsSource
 from tests.receiver import Got, Receiver, listening
+
+from .rotation import TIMINGS, Secret, rotate, secret  # noqa: F401 - fixtures
 
 WEBHOOKS = "/api/v1/webhooks"
 SOON = 90
@@ -97,7 +100,7 @@ def test_a_receiver_that_hangs_delays_no_other__and_gets_it_again_under_the_same
         create(api, owner)
 
         eventually(lambda: receiver.got, within=SOON, what="the other one gets it")
-        attempts = timings_of("local").consumer_backoff.attempts
+        attempts = TIMINGS.consumer_backoff.attempts
         assert len(hanging.got) < attempts, "all attempts at the one that hangs came first"
         eventually(lambda: len(hanging.got) >= 2, within=SOON, what="the hanging one gets it again")
 
@@ -121,19 +124,20 @@ def test_a_receiver_that_is_gone_is_disabled__and_its_owner_sees_why(
     assert len(receiver.got) == 1
 
 
-def test_while_keys_change_the_old_and_the_new_secret_verify(
+def test_a_rotation_bothers_no_receiver__old_and_new_secret_verify__then_the_new_one_alone(
     api: Api,
     owner: str,
     subscribe: Subscribe,
     receiver: Receiver,
-    stack: LocalStack,
-    client: Callable[[str], Any],
+    secret: Secret,
+    rotate: Callable[[], None],
     eventually: Eventually,
 ) -> None:
     webhook_id = subscribe(receiver)
     before = secrets_of(api, webhook_id)
     assert before["next"] is None
-    add_key(client("secretsmanager"), stack.settings["MAILROOM_SIGNING_SECRET"])
+    secret.age(TIMINGS.signing_rotation)
+    rotate()
 
     def both() -> bool:
         return secrets_of(api, webhook_id)["next"] is not None
@@ -142,21 +146,31 @@ def test_while_keys_change_the_old_and_the_new_secret_verify(
     during = secrets_of(api, webhook_id)
     assert during["current"] == before["current"]
 
-    def signed_twice() -> bool:
-        create(api, owner)
-        return any(" " in got.headers["webhook-signature"] for got in receiver.got)
+    def delivered(signatures: int) -> Got:
+        """Create repositories until a delivery of one of them has so many signatures."""
+        earlier = len(receiver.got)
 
-    eventually(signed_twice, within=SOON, every=2, what="a delivery has two signatures")
-    got = next(each for each in receiver.got if " " in each.headers["webhook-signature"])
+        def such() -> Got | None:
+            create(api, owner)
+            return next((each for each in receiver.got[earlier:] if signatures_of(each) == signatures), None)
+
+        got: Got = eventually(such, within=SOON, every=2, what=f"a delivery has {signatures} signatures")
+        return got
+
+    got = delivered(signatures=2)
     assert verified(got, during["current"]) == verified(got, during["next"])
 
+    secret.age(TIMINGS.signing_overlap)
+    rotate()
 
-def add_key(secrets: Any, name: str) -> None:
-    """Let a second key overlap with the first, as the rotation does."""
-    found = secrets.get_secret_value(SecretId=name)
-    keys = MasterKeys.parse(found["SecretString"], version=found["VersionId"], created_at=found["CreatedDate"]).keys
-    second = MasterKey.of("second", uuid4().bytes * 2, SystemClock().now())
-    secrets.put_secret_value(SecretId=name, SecretString=MasterKeys(keys=(keys[0], second)).to_json())
+    got = delivered(signatures=1)
+    assert verified(got, during["next"])["type"] == "repo.created"
+    with pytest.raises(WebhookVerificationError):
+        verified(got, during["current"])
+
+
+def signatures_of(got: Got) -> int:
+    return len(got.headers["webhook-signature"].split(" "))
 
 
 def test_a_delivery_that_dies_says_why__and_arrives_once_it_is_redriven(
@@ -173,7 +187,7 @@ def test_a_delivery_that_dies_says_why__and_arrives_once_it_is_redriven(
     letter = eventually(dead, within=120, every=2, what="the delivery is dead")
     host = receiver.url.removeprefix("http://")
     assert letter["failure"]["message"] == f'webhook {webhook_id} at {host} answered 503: "under repair"'
-    assert len(receiver.got) == timings_of("local").consumer_backoff.attempts
+    assert len(receiver.got) == TIMINGS.consumer_backoff.attempts
     shown = mailroom("dead", "show", letter["id"])
     assert shown["letters"][0]["failure"] == letter["failure"]
 
@@ -198,3 +212,18 @@ def test_a_url_that_leads_inside_is_refused(api: Api, owner: str) -> None:
     order = {"owner_id": owner, "url": "https://169.254.169.254/latest/", "events": ["repo.created"]}
     answer = api.post(WEBHOOKS, order, key=uuid4().hex)
     assert (answer.status, answer.json()["errors"][0]["field"]) == (400, "url")
+
+
+def test_the_queues_of_the_stack_take_a_tenant_and_tell_it(runtime: Runtime) -> None:
+    url = clients.sqs().create_queue(QueueName=f"tenants-{uuid4().hex[:8]}")["QueueUrl"]
+    try:
+        queue = SqsSource(url)
+        assert queue.put([Message("a", "owner-1"), Message("b", "owner-1"), Message("c")]) == []
+        records = queue.receive(10, wait=1, hidden=30)
+        assert sorted((each["body"], each["attributes"].get(TENANT)) for each in records) == [
+            ("a", "owner-1"),
+            ("b", "owner-1"),
+            ("c", None),
+        ]
+    finally:
+        clients.sqs().delete_queue(QueueUrl=url)
