@@ -71,6 +71,17 @@ class InRabbitMq:
                     return self._read
                 self._read.append(Envelope.from_json(body.decode()))
 
+    @contextmanager
+    def full(self, binding: str) -> Iterator[Callable[[], None]]:
+        """Bind a queue that is full, and refuses what comes, beside the other; inside the block a call empties it."""
+        arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        with self.channel() as channel:
+            queue = channel.queue_declare("", exclusive=True, arguments=arguments).method.queue
+            channel.queue_bind(queue, EXCHANGE, binding)
+            channel.confirm_delivery()  # so that it is full by the time anybody looks
+            channel.basic_publish("", queue, b"the first, and last")
+            yield lambda: channel.queue_purge(queue)
+
     def die(self) -> None:
         self.server.kill()
 

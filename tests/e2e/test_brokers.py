@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from inspect import signature
 from pathlib import Path
 from threading import Thread
 from uuid import uuid4
@@ -23,6 +24,7 @@ from mailroom.outbox.table import DEAD, OutboxRow, pending, sent
 from mailroom.publishers.broker import BrokerPublisher
 from mailroom.publishers.publisher import SENT, Destination, Outcome
 from mailroom.runtime import Runtime
+from tests.contract import test_publishers
 
 from .brokers import EXCHANGE, Broker, InKafka, InRabbitMq, keep_secret
 
@@ -199,6 +201,53 @@ def test_an_event_that_no_queue_takes_holds_back_its_subject_alone__and_arrives_
     rabbitmq.declare("unheard.*")
     eventually(publishing.drain, within=RECOVERED_WITHIN, every=0.2)
     assert [event.id for event in rabbitmq.arrived()][-2:] == waiting
+
+
+def test_a_full_queue_holds_back_what_goes_there__and_gets_it_once_there_is_room(
+    rabbitmq: InRabbitMq, publishing: Publishing
+) -> None:
+    """What it refuses lies in the other queue all the same, once for each attempt."""
+    with rabbitmq.full("refused.*") as empty:
+        (refused,) = fill(publishing.runtime, subjects=1, each=1, type_="refused.thing")
+        next_of_its_subject, *events = fill(publishing.runtime, subjects=20, each=1)
+
+        publishing.drain()
+
+        waiting = [refused.id, next_of_its_subject.id]
+        rows = list(OutboxRow.query(pending(SHARD)))
+        assert [(row.event_id, row.retry_count) for row in rows] == list(zip(waiting, (1, None), strict=True))
+        assert first_arrivals(rabbitmq.arrived()) == first_arrivals([refused, *events])
+        empty()
+        eventually(publishing.drain, within=RECOVERED_WITHIN, every=0.2)
+    assert [event.id for event in rabbitmq.arrived()][-2:] == waiting
+
+
+class InRabbitMqAlone:
+    """A destination as the contract of publishers knows it."""
+
+    deduplicates = False
+
+    def __init__(self, broker: InRabbitMq, publisher: BrokerPublisher) -> None:
+        self.publisher = publisher
+        self._broker = broker
+
+    @property
+    def delivered(self) -> Sequence[str]:
+        return [event.id for event in self._broker.arrived()]
+
+
+FACTS = [
+    fact
+    for name, fact in vars(test_publishers).items()
+    if name.startswith("test_") and [*signature(fact).parameters] == ["destination"]
+]
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.__name__)
+def test_what_holds_for_every_destination_holds_for_a_real_broker(
+    fact: Callable[[InRabbitMqAlone], None], rabbitmq: InRabbitMq, publishing: Publishing
+) -> None:
+    fact(InRabbitMqAlone(rabbitmq, publishing.publisher))
 
 
 def an_event() -> Envelope:
