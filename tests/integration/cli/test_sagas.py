@@ -7,13 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
+from mailroom import clients
+from mailroom.dead_letters.desk import Desk
+from mailroom.deployment import DEAD
 from mailroom.failures import Permanent
 from mailroom.saga_consumer import SAGAS
 from mailroom.saga_row import SagaRow
+from tests.faults import failing, throttled
 
+from ..dead_letters.conftest import DEED
 from ..sagas.conftest import BEHAVE, Line, line, raising  # noqa: F401 - a fixture
-from .conftest import Command
+from .conftest import Command, Stage
 
+WHY = ("--why", "the airline is back")
 Sagas = dict[str, str]
 
 
@@ -90,8 +96,9 @@ def test_show_tells_each_step_and_why_it_turned_back(sagas: Sagas, mailroom: Com
 
 
 def test_show_tells_the_way_out_of_being_stuck__as_a_command_that_works(
-    sagas: Sagas, mailroom: Command, line: Line
+    sagas: Sagas, mailroom: Command, line: Line, stage: Stage
 ) -> None:
+    line.bury(stage.queues)
     shown = mailroom("saga", "show", sagas["stuck"], "--json").json
     assert shown["trouble"]["because"] == "compensation"
     assert shown["trouble"]["failure"]["message"] == "the airline is gone"
@@ -101,6 +108,85 @@ def test_show_tells_the_way_out_of_being_stuck__as_a_command_that_works(
     assert command[3] in line.queue.dead[0]
     assert command[command.index("--source") + 1] == SAGAS
     assert shown["trouble"]["then"] in mailroom("saga", "show", sagas["stuck"]).out
+
+
+def test_the_way_out_is_a_redrive_while_there_is_a_letter__and_both_ways_can_be_gone(
+    sagas: Sagas, mailroom: Command, line: Line, stage: Stage
+) -> None:
+    line.bury(stage.queues)
+    ways = mailroom("saga", "show", sagas["stuck"], "--json").json["trouble"]
+    assert [shlex.split(ways[way])[1:3] for way in ("then", "or_else")] == [["dead", "redrive"], ["saga", "retry"]]
+    for way in ("then", "or_else"):
+        assert mailroom(*walked(ways[way])).code == 0
+
+
+def purge(stage: Stage) -> None:
+    clients.sqs().purge_queue(QueueUrl=stage.queues[f"{SAGAS}{DEAD}"])
+
+
+def discard(stage: Stage) -> None:
+    desk = Desk(stage.runtime, stage.deployment)
+    (letter,) = desk.letters(source=SAGAS)
+    (result,) = desk.of(SAGAS).discard([letter.id], DEED)
+    assert result.ok
+
+
+def expire(stage: Stage) -> None:
+    stage.clock.advance(stage.runtime.timings.dead_letter_retention)
+
+
+@pytest.mark.parametrize("lose", [purge, discard, expire])
+def test_the_way_out_is_a_retry__when_the_letter_is_gone(
+    sagas: Sagas, mailroom: Command, line: Line, stage: Stage, lose: Callable[[Stage], None]
+) -> None:
+    line.bury(stage.queues)
+    lose(stage)
+    shown = mailroom("saga", "show", sagas["stuck"], "--json").json
+    command = shown["trouble"]["then"]
+    assert (shlex.split(command)[1:4], shown["trouble"]["or_else"]) == (["saga", "retry", sagas["stuck"]], None)
+    words = mailroom("saga", "show", sagas["stuck"])
+    assert command in words.out
+    assert "Its letter is gone." in words.words
+
+    BEHAVE.clear()
+    answer = mailroom(*walked(command))
+    assert (answer.code, "compensating: undo flight is asked for again" in answer.words) == (0, True)
+    line.run()
+    assert line.row(sagas["stuck"]).status == "compensated"
+
+
+def walked(command: str) -> list[str]:
+    """Take a command that was shown as an operator does who sits at a pipe."""
+    words = shlex.split(command)[1:]
+    words = words[: words.index("--stage")]
+    return [*words, "--yes"] if words[:2] == ["dead", "redrive"] else words
+
+
+def test_a_retry_is_remembered__with_who_and_why(sagas: Sagas, mailroom: Command) -> None:
+    retried = mailroom("saga", "retry", sagas["stuck"], *WHY, "--json").json
+    shown = mailroom("saga", "show", sagas["stuck"], "--json").json
+    assert (retried["status"], retried["last_request"]) == ("compensating", shown["last_request"])
+    deed = shown["history"][-1]["deed"]
+    assert (deed["why"], deed["by"].startswith("arn:aws:")) == (WHY[1], True)
+    assert f"undo flight: retried {deed['by']}: {WHY[1]}" in mailroom("saga", "show", sagas["stuck"]).words
+
+
+def test_a_retry_says_why(sagas: Sagas, mailroom: Command) -> None:
+    for why in ([], ["--why", " "], ["--why", "x" * 201]):
+        assert mailroom("saga", "retry", sagas["stuck"], *why).code == 2
+    assert mailroom("saga", "show", sagas["stuck"], "--json").json["status"] == "stuck"
+
+
+@pytest.mark.parametrize("status", ["completed", "compensated"])
+def test_a_finished_saga_is_not_retried__and_that_is_said(sagas: Sagas, mailroom: Command, status: str) -> None:
+    answer = mailroom("saga", "retry", sagas[status], *WHY)
+    assert (answer.code, f"is {status}: there is nothing left to do" in answer.err) == (1, True)
+
+
+def test_a_retry_that_aws_does_not_take_says_so(sagas: Sagas, mailroom: Command) -> None:
+    with failing("TransactWriteItems", throttled, times=99):
+        answer = mailroom("saga", "retry", sagas["stuck"], *WHY)
+    assert (answer.code, "ThrottlingException" in answer.err) == (1, True)
 
 
 def test_show_tells_what_the_steps_work_on__if_it_is_asked_to(sagas: Sagas, mailroom: Command) -> None:

@@ -9,14 +9,16 @@ import pytest
 from pydantic import BaseModel
 
 from app.owners import Owner
+from mailroom import clients
 from mailroom.consumer import ConsumerEdge
+from mailroom.deployment import DEAD
 from mailroom.job import JobEdge
 from mailroom.jobs.saga_orchestrator import saga_orchestrator
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.table import OutboxRow
 from mailroom.runtime import Runtime
 from mailroom.saga import STARTING, Saga, SagaStepRequested, Step, StepCall, saga, start
-from mailroom.saga_consumer import saga_consumer
+from mailroom.saga_consumer import SAGAS, saga_consumer
 from mailroom.saga_row import SagaRow
 from mailroom.sources.memory import InMemorySource
 from mailroom.testing import LambdaContext, ManualClock
@@ -119,6 +121,13 @@ class Line:
         dead = list(self.queue.dead)
         self.queue._dead.clear()
         self.queue.send(*dead)
+
+    def bury(self, queues: dict[str, str]) -> None:
+        """Deploy the consumer's queues, and put what is dead where operators find it."""
+        for name in (SAGAS, f"{SAGAS}{DEAD}"):
+            queues[name] = clients.sqs().create_queue(QueueName=name)["QueueUrl"]
+        for body in self.queue.dead:
+            clients.sqs().send_message(QueueUrl=queues[f"{SAGAS}{DEAD}"], MessageBody=body)
 
     def orchestrate(self, runtime: Runtime | None = None) -> None:
         JobEdge(saga_orchestrator, runtime or self.runtime).run(LambdaContext(50_000))

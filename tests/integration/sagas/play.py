@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from functools import wraps
 from typing import Any
@@ -20,12 +21,14 @@ from app.repos import CreateRepo, RenameRepo, Repo, TransferRepo, create_repo, d
 from app.sagas.transfer import TransferData, transfer, transfer_repo
 from mailroom.clock import timestamp
 from mailroom.consumer import ConsumerEdge
+from mailroom.dead_letters.letter import Deed
 from mailroom.failures import Permanent
 from mailroom.jobs.saga_orchestrator import resume
 from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime
 from mailroom.saga import STARTING, Saga, Step, StepCall
 from mailroom.saga_consumer import saga_consumer
+from mailroom.saga_retry import NotRetried, retry
 from mailroom.saga_row import Direction, Outcome, SagaRow, Status
 from mailroom.sources.memory import InMemorySource
 from mailroom.testing import LambdaContext
@@ -154,7 +157,10 @@ class Play(Stage):
 
     def _enter(self) -> None:
         kind: Callable[[Actor], object] = self.random.choice(
-            [self._call] * 3 + [self._consume] * 5 + [self._carry] * 3 + [self._orchestrate, self._redrive]
+            [self._call] * 3
+            + [self._consume] * 5
+            + [self._carry] * 3
+            + [self._orchestrate, self._redrive, self._retry, self._lose]
         )
         self.start(f"{kind.__name__[1:]}-{len(self.trace)}", kind, skew=self.random.uniform(-5, 5))
 
@@ -218,6 +224,18 @@ class Play(Stage):
         self.queue._dead.clear()
         self.queue.send(*dead)
 
+    def _retry(self, actor: Actor) -> None:
+        """Ask for a saga's step again, as an operator does who sees that it stands still, or believes so."""
+        runtime = self._runtime(actor)
+        deed = Deed(by=actor.name, at=timestamp(runtime.clock.now()), why="it is mended")
+        if ids := [saga_id for (saga_id,) in self.tables.rows["sagas-table"]]:
+            with suppress(NotRetried):
+                retry(self.random.choice(ids), deed, runtime)
+
+    def _lose(self, _: Actor) -> None:
+        """Purge the dead-letter queue."""
+        self.queue._dead.clear()
+
     # How it ends
 
     def _recover(self) -> None:
@@ -228,7 +246,7 @@ class Play(Stage):
                 if row["event_id"]["S"] not in self.carried:
                     self.carried.add(row["event_id"]["S"])
                     self.queue.send(_body(row))
-            for kind in (self._redrive, self._consume):
+            for kind in (self._redrive, *([self._retry] * 3 if self.stuck() else []), self._consume):
                 self.finish(self.start("recovery", kind))
             self.time += 4_000
             if not self.unfinished() or self.unbalanced is not None:
@@ -248,6 +266,10 @@ class Play(Stage):
         """Answer the sagas that have not come to an end."""
         ends = (Status.COMPLETED, Status.COMPENSATED)
         return [f"{row.id} {row.status}" for row in self._sagas() if row.status not in ends]
+
+    def stuck(self) -> bool:
+        """Answer whether a saga waits for an operator."""
+        return any(row.status == Status.STUCK for row in self._sagas())
 
     def wrong_counts(self) -> dict[str, str]:
         """Answer the owners whose count is not what they have and what is held for them."""

@@ -254,6 +254,13 @@ def request(row: SagaRow, work: UnitOfWork) -> None:
     )
 
 
+def ask_again(row: SagaRow, work: UnitOfWork) -> None:
+    """Collect a new request for the step at which a saga stands: the last one may be lost."""
+    row.updated_at = timestamp(work.now())
+    request(row, work)
+    tell(row, LogEvent.SAGA_RESUMED, work)
+
+
 def go_on(definition: Saga[Any], row: SagaRow, work: UnitOfWork) -> None:
     """Collect that the step at which a saga stands is done, or undone, and what comes next."""
     row.note(Outcome.DONE, timestamp(work.now()))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
 from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
+from mailroom.dead_letters.letter import Deed
 from mailroom.failures import Failure
 from mailroom.row import SubjectRow
 
@@ -43,6 +44,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     """An action's last attempt: the saga compensates."""
     STUCK = "stuck"
+    RETRIED = "retried"
+    """Nothing came of it yet: an operator had it asked for again."""
 
 
 class Trouble(StrEnum):
@@ -73,7 +76,9 @@ class Transition:
     token
         What the step's effects outside carry.
     failure
-        What went wrong, unless it is done.
+        What went wrong, if anything did.
+    deed
+        Who had it asked for again, if somebody did.
     """
 
     step: str
@@ -82,6 +87,7 @@ class Transition:
     at: str
     token: str
     failure: Failure | None = None
+    deed: Deed | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Answer it as JSON values."""
@@ -92,12 +98,13 @@ class Transition:
             "at": self.at,
             "token": self.token,
             "failure": json.loads(self.failure.to_json()) if self.failure else None,
+            "deed": asdict(self.deed) if self.deed else None,
         }
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
-        failure = stored["failure"]
+        failure, deed = stored["failure"], stored.get("deed")
         return cls(
             step=stored["step"],
             direction=Direction(stored["direction"]),
@@ -105,11 +112,18 @@ class Transition:
             at=stored["at"],
             token=stored["token"],
             failure=Failure.from_json(json.dumps(failure)) if failure else None,
+            deed=Deed(**deed) if deed else None,
         )
 
     @property
     def state(self) -> StepState:
-        """Where its step stood then."""
+        """Where its step stood then.
+
+        Raises
+        ------
+        ValueError
+            If it is a retry: that leaves a step where it stood.
+        """
         undone = self.direction is Direction.COMPENSATION and self.outcome is Outcome.DONE
         return StepState.UNDONE if undone else StepState(self.outcome.value)
 
@@ -189,13 +203,14 @@ class SagaRow(SubjectRow):
 
     def states(self) -> dict[str, StepState]:
         """Answer where each step stands, in the order in which they are done."""
+        over = {Outcome.RETRIED} if self.status == Status.STUCK else {Outcome.RETRIED, Outcome.STUCK}
         return dict.fromkeys(self.step_names, StepState.NOT_BEGUN) | {
-            each.step: each.state for each in self.transitions
+            each.step: each.state for each in self.transitions if each.outcome not in over
         }
 
-    def note(self, outcome: Outcome, at: str, failure: Failure | None = None) -> None:
+    def note(self, outcome: Outcome, at: str, failure: Failure | None = None, deed: Deed | None = None) -> None:
         """Note what came of the present step; of the same again the latest is kept, which bounds the history."""
-        new = Transition(self.step_name, Direction(self.direction), outcome, at, self.token, failure)
+        new = Transition(self.step_name, Direction(self.direction), outcome, at, self.token, failure, deed)
         kept = [each for each in self.transitions if not new.repeats(each)]
         self.history = json.dumps([each.to_dict() for each in (*kept, new)], ensure_ascii=False)
         self.updated_at = at
@@ -206,8 +221,13 @@ class SagaRow(SubjectRow):
         self.unfinished = status.value if status in UNFINISHED else None
         self.trouble = self.trouble_failure = self.trouble_request = None
 
+    def take_up(self, deed: Deed) -> None:
+        """Go on where it stands, and note who wanted it."""
+        self.note(Outcome.RETRIED, deed.at, deed=deed)
+        self.become(Status.RUNNING if self.direction == Direction.ACTION else Status.COMPENSATING)
+
     def stick(self, trouble: Trouble, failure: Failure, request_id: str) -> None:
-        """Wait for an operator, who sends the request again that died."""
+        """Wait for an operator, who sends the request again that died, or has the step asked for anew."""
         self.become(Status.STUCK)
         self.trouble = trouble.value
         self.trouble_failure = failure.to_json()

@@ -10,7 +10,7 @@ import typer
 from mailroom.cli import dead_edit, dead_list, dead_redrive, tracing
 from mailroom.cli.durations import BadDuration, parse_duration
 from mailroom.cli.listing import Filter
-from mailroom.cli.operator import JsonOption, StageOption, operating
+from mailroom.cli.operator import JsonOption, StageOption, WhyOption, operating, read_reason
 from mailroom.cli.planning import plan_of
 
 app = typer.Typer(no_args_is_help=True, help="See what died, mend it, send it again or give it up.")
@@ -23,12 +23,6 @@ def _duration(text: str) -> timedelta:
         raise typer.BadParameter(str(error)) from error
 
 
-def _reason(text: str) -> str:
-    if not text.strip():
-        raise typer.BadParameter("say why: it stays in the letter's history")
-    return text
-
-
 SourceOption = Annotated[str | None, typer.Option("--source", help="`outbox`, or a consumer's name.")]
 TypeOption = Annotated[str | None, typer.Option("--type", help="An event type, e.g. repo.created.")]
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Those that failed alike.")]
@@ -36,7 +30,6 @@ AgeOption = Annotated[
     timedelta | None,
     typer.Option("--older-than", parser=_duration, metavar="AGE", help="Dead for longer: 90s, 15m, 2h, 3d."),
 ]
-WhyOption = Annotated[str, typer.Option("--why", parser=_reason, metavar="TEXT", help="Kept in the letter's history.")]
 
 
 @app.command("list")
@@ -84,7 +77,7 @@ def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     ids: Annotated[list[str] | None, typer.Argument(metavar="IDS")] = None,
     why: Annotated[
         str | None,
-        typer.Option("--why", parser=_reason, metavar="TEXT", help="Kept in the history; not needed by --dry-run."),
+        typer.Option("--why", parser=read_reason, metavar="TEXT", help="Kept in the history; not needed by --dry-run."),
     ] = None,
     source: SourceOption = None,
     type_: TypeOption = None,

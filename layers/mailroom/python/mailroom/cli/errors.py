@@ -18,7 +18,8 @@ from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import UnknownSource
 from mailroom.declarations import DeclarationError
 from mailroom.deployment import NotDeployed
-from mailroom.failures import failure_of
+from mailroom.failures import Unavailable, failure_of
+from mailroom.saga_retry import NotRetried
 from mailroom.schedule import ScheduleError
 from mailroom.settings import SettingsError
 from mailroom.sources.source import SourceRefused
@@ -45,7 +46,7 @@ _USAGE = (
     SourceRefused,
 )
 _NO_ACCOUNT = (NoCredentialsError, NoRegionError, PartialCredentialsError, ProfileNotFound)
-_REFUSED = (NothingKnown, NothingToSwitch, ChangingNow)
+_REFUSED = (NothingKnown, NothingToSwitch, ChangingNow, NotRetried, Unavailable)
 EXPECTED = (*_USAGE, *_REFUSED, SettingsError, BotoCoreError, ClientError, PynamoDBException)
 
 

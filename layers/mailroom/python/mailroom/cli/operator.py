@@ -19,6 +19,7 @@ from mailroom import telemetry
 from mailroom.cli.errors import EXPECTED, PARTIAL, explain
 from mailroom.cli.local_stack import LOCAL, use_local_stack
 from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.letter import MAX_WHY
 from mailroom.deployment import Deployment
 from mailroom.runtime import Runtime
 
@@ -26,6 +27,18 @@ StageOption = Annotated[
     str, typer.Option("--stage", envvar="MAILROOM_STAGE", help="The stage, e.g. prod; local is what `make up` started.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout, and nothing else.")]
+
+
+def read_reason(text: str) -> str:
+    """Answer a reason that is one, and that a row has room for."""
+    if not text.strip():
+        raise typer.BadParameter("say why: it stays in the history")
+    if len(text) > MAX_WHY:
+        raise typer.BadParameter(f"it has {len(text)} characters, and the history keeps {MAX_WHY}")
+    return text
+
+
+WhyOption = Annotated[str, typer.Option("--why", parser=read_reason, metavar="TEXT", help="Kept in the history.")]
 
 
 class Operator:

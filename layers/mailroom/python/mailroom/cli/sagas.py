@@ -1,9 +1,10 @@
-"""`mailroom saga …`: which sagas are not finished, and all that is known of one."""
+"""`mailroom saga …`: which sagas are not finished, all that is known of one, and how one is taken on."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -12,15 +13,16 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from mailroom.cli.layout import age, columns, facts, heading, paragraph
-from mailroom.cli.operator import JsonOption, Operator, StageOption, operating
+from mailroom.cli.operator import JsonOption, Operator, StageOption, WhyOption, operating
 from mailroom.cursor import read_cursor, write_cursor
+from mailroom.dead_letters.desk import deed
 from mailroom.failures import Failure
 from mailroom.paging import page_of
 from mailroom.saga_consumer import SAGAS
+from mailroom.saga_retry import find, retry
 from mailroom.saga_row import UNFINISHED, Direction, SagaRow, Status, Trouble
-from mailroom.trace import NothingKnown
 
-app = typer.Typer(no_args_is_help=True, help="See which sagas are not finished, and what became of one.")
+app = typer.Typer(no_args_is_help=True, help="See which sagas are not finished and what became of one, or take one on.")
 
 _TROUBLES = {
     Trouble.VERSION: "the deployed definition does not fit it: deploy one that does",
@@ -59,12 +61,26 @@ def show_command(
 ) -> None:
     """Show what happened to each step, why it compensates, and what to do if it is stuck."""
     with operating(stage, as_json=as_json) as operator:
-        try:
-            row = SagaRow.get(saga_id, consistent_read=True)
-        except SagaRow.DoesNotExist as error:
-            raise NothingKnown(f"there is no saga {saga_id}: there never was, or it ended long ago") from error
-        way_out = _way_out(row, operator)
-        operator.answer(_document(row, way_out, data=data), *_shown(row, way_out, operator.now), *_data(row, data))
+        row = find(saga_id)
+        ways = _ways_out(row, operator)
+        operator.answer(_document(row, ways, data=data), *_shown(row, ways, operator.now), *_data(row, data))
+
+
+@app.command("retry")
+def retry_command(
+    saga_id: Annotated[str, typer.Argument(metavar="ID")],
+    why: WhyOption,
+    stage: StageOption,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask for the step at which a saga stands, whatever became of the last request: stuck ones go on, too.
+
+    Nothing is done twice, however often it is called.
+    """
+    with operating(stage, as_json=as_json) as operator:
+        row = retry(saga_id, deed(operator.runtime, why), operator.runtime)
+        document = {**_summary(row), "last_request": row.last_event_id}
+        operator.answer(document, paragraph(f"{row.saga} {row.id} is {row.status}: {_place(row)} is asked for again."))
 
 
 def _read(status: str, cursor: str | None, limit: int) -> tuple[list[SagaRow], str | None]:
@@ -87,12 +103,13 @@ def _summary(row: SagaRow) -> dict[str, Any]:
     }
 
 
-def _document(row: SagaRow, way_out: str | None, *, data: bool) -> dict[str, Any]:
+def _document(row: SagaRow, ways: _WaysOut | None, *, data: bool) -> dict[str, Any]:
     trouble = {
         "because": row.trouble,
         "failure": json.loads(row.trouble_failure) if row.trouble_failure else None,
         "request": row.trouble_request,
-        "then": way_out,
+        "then": ways.then if ways else None,
+        "or_else": ways.or_else if ways else None,
     }
     return {
         **_summary(row),
@@ -104,12 +121,22 @@ def _document(row: SagaRow, way_out: str | None, *, data: bool) -> dict[str, Any
     }
 
 
-def _way_out(row: SagaRow, operator: Operator) -> str | None:
-    """Answer the command that takes a stuck saga on."""
+@dataclass(frozen=True, slots=True)
+class _WaysOut:
+    """The commands that take a stuck saga on: the second if what the first needs is gone after all."""
+
+    then: str
+    or_else: str | None = None
+
+
+def _ways_out(row: SagaRow, operator: Operator) -> _WaysOut | None:
     if row.trouble_request is None:
         return None
-    stage = operator.deployment.stage
-    return f'mailroom dead redrive {row.trouble_request} --source {SAGAS} --why "what was mended" --stage {stage}'
+    mended = f'--why "what was mended" --stage {operator.deployment.stage}'
+    anew = f"mailroom saga retry {row.id} {mended}"
+    if not operator.desk.may_have(row.trouble_request, SAGAS):
+        return _WaysOut(anew)
+    return _WaysOut(f"mailroom dead redrive {row.trouble_request} --source {SAGAS} {mended}", anew)
 
 
 def _listed(rows: Sequence[SagaRow], now: datetime) -> Iterator[RenderableType]:
@@ -131,7 +158,7 @@ def _next(cursor: str | None) -> Iterator[RenderableType]:
         yield Text(f"More: --cursor {cursor}", overflow="ignore", no_wrap=True)
 
 
-def _shown(row: SagaRow, way_out: str | None, now: datetime) -> Iterator[RenderableType]:
+def _shown(row: SagaRow, ways: _WaysOut | None, now: datetime) -> Iterator[RenderableType]:
     failure = row.why_it_compensates
     yield heading(f"{row.saga}  {row.id}  {row.status}")
     yield facts(
@@ -146,11 +173,22 @@ def _shown(row: SagaRow, way_out: str | None, now: datetime) -> Iterator[Rendera
     yield heading("Steps")
     yield facts([(name, state.value) for name, state in row.states().items()])
     yield from _history(row)
-    if way_out and row.trouble and row.trouble_failure:
+    if ways and row.trouble and row.trouble_failure:
         yield heading(f"Stuck: {_TROUBLES[Trouble(row.trouble)]}")
         yield paragraph(_words(Failure.from_json(row.trouble_failure)), indent=2)
-        yield paragraph("Then let it go on:", indent=2)
-        yield Text(f"  {way_out}", overflow="ignore", no_wrap=True)
+        yield from _led_out(ways)
+
+
+def _led_out(ways: _WaysOut) -> Iterator[RenderableType]:
+    yield paragraph("Then let it go on:" if ways.or_else else "Its letter is gone. Then let it go on:", indent=2)
+    yield _command(ways.then)
+    if ways.or_else:
+        yield paragraph("If it is not in the dead-letter queue any more:", indent=2)
+        yield _command(ways.or_else)
+
+
+def _command(line: str) -> Text:
+    return Text(f"  {line}", overflow="ignore", no_wrap=True)
 
 
 def _history(row: SagaRow) -> Iterator[RenderableType]:
@@ -161,6 +199,8 @@ def _history(row: SagaRow) -> Iterator[RenderableType]:
         yield paragraph(f"{each.at}  {what}: {each.outcome.value}", indent=2)
         if each.failure:
             yield paragraph(_words(each.failure), indent=28)
+        if each.deed:
+            yield paragraph(f"{each.deed.by}: {each.deed.why}", indent=28)
 
 
 def _words(failure: Failure) -> str:

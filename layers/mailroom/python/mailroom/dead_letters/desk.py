@@ -11,7 +11,7 @@ from mailroom.clock import timestamp
 from mailroom.dead_letters.consumer import ConsumerLetters
 from mailroom.dead_letters.letter import OUTBOX, DeadLetter, Deed, Fate, Result
 from mailroom.dead_letters.outbox import OutboxLetters
-from mailroom.deployment import Deployment, queue_depths
+from mailroom.deployment import DEAD, Deployment, queue_depths
 from mailroom.failures import Failure
 from mailroom.runtime import Runtime
 
@@ -108,6 +108,19 @@ class Desk:
         """Answer an event's letters in every source: several consumers may have failed at it."""
         found = (self.of(name).get(event_id) for name in self.sources)
         return [letter for letter in found if letter is not None]
+
+    def may_have(self, event_id: str, source: str) -> bool:
+        """Answer whether a consumer's letter may still be there to be sent again.
+
+        A purge leaves no trace but an empty queue, so that among others' letters it is not seen.
+        """
+        if source not in self.deployment.consumers:
+            return False
+        letter = self.of(source).get(event_id)
+        if letter is None or (letter.expires_at is not None and letter.expires_at <= self.runtime.clock.now()):
+            return False
+        queue = self.deployment.dead_letter_queues[f"{source}{DEAD}"]
+        return queue_depths([queue])[queue] > 0
 
     def depths(self) -> dict[str, int]:
         """Answer how many messages each dead-letter queue has, by its short name."""

@@ -14,6 +14,8 @@ OUTBOX = "outbox"
 """The source of events that could not be published; the other sources are the consumers, by name."""
 MAX_HISTORY = 10
 """Deeds that a row remembers: with a failure of 1 KB each they fit the room that events leave in their item."""
+MAX_WHY = 200
+"""Characters of a reason: ten of them, with their failures, fit the room that events leave in their item."""
 
 
 class Action(StrEnum):
@@ -46,7 +48,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Who does something to dead letters, when, and why."""
+    """Who does something to a dead letter or a saga, when, and why."""
 
     by: str
     at: str

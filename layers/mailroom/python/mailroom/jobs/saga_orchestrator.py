@@ -8,7 +8,7 @@ from datetime import timedelta
 from mailroom import telemetry
 from mailroom.clock import timestamp
 from mailroom.job import JobContext, job
-from mailroom.saga import STARTING, request, tell
+from mailroom.saga import STARTING, ask_again
 from mailroom.saga_row import SagaRow, Status
 from mailroom.schedule import Every
 from mailroom.telemetry import LogEvent
@@ -39,9 +39,7 @@ def resume(saga_id: str, stalled_since: str, work: UnitOfWork) -> None:
     row = work.get(SagaRow, saga_id)
     if row is None or row.unfinished in (None, Status.STUCK) or row.updated_at >= stalled_since:
         return
-    row.updated_at = timestamp(work.now())
-    request(row, work)
-    tell(row, LogEvent.SAGA_RESUMED, work)
+    ask_again(row, work)
     try:
         work.commit()
     except RowChanged:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, RootModel, SerializeAsAny, StringConstraints
 
-from mailroom.dead_letters.letter import Fate, Result, read_history
+from mailroom.dead_letters.letter import MAX_WHY, Fate, Result, read_history
 from mailroom.failures import Failure
 from mailroom.http.command import Command
 from mailroom.http.query import Limit, Query, Whole
@@ -18,8 +18,6 @@ from mailroom.outbox.table import OutboxRow
 
 MAX_IDS = 250
 """Letters that one request redrives: what fits the time of a request."""
-MAX_WHY = 200
-"""Characters of a reason: ten of them, with their failures, fit the room that events leave in their item."""
 _MAX_DETAIL = 300
 
 
