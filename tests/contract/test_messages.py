@@ -17,6 +17,7 @@ from mailroom.outbox.table import OutboxRow
 from mailroom.publishers.place import PublisherUrlError
 from mailroom.publishers.publisher import SENT, Destination, Outcome, kind_of
 from mailroom.runtime import Runtime
+from mailroom.sources.source import Message
 from mailroom.sources.sqs import SqsSource
 from mailroom.unit_of_work import EventTooLarge, check_size
 from tests import stage
@@ -406,7 +407,7 @@ def test_a_source_sends_by_the_same_way__and_finds_the_message_at_fault() -> Non
         return call.operation == "SendMessageBatch" and any(each["MessageBody"] == bodies[7] for each in entries)
 
     with failing(holds_the_bad_one, refused("InvalidMessageContents"), times=99):
-        found = source.put(bodies)
+        found = source.put([Message(body) for body in bodies])
 
     assert [failure.kind for failure in found] == [PERMANENT]
     assert len(source.receive(10, wait=0, hidden=30) + source.receive(10, wait=0, hidden=30)) == 11
