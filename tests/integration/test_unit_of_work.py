@@ -250,6 +250,7 @@ def test_a_process_that_dies_at_the_commit_has_written_all_or_nothing(work: Unit
     ("touch", "word"),
     [
         (lambda work: work.get(Owner, "owner-1"), "reads"),
+        (lambda work: work.unchanged(repo()), "reads"),
         (lambda work: work.save(Owner("owner-1")), "writes"),
         (lambda work: work.publish(created()), "publishes"),
     ],

@@ -15,6 +15,7 @@ from app.owners import Owner
 from app.repos import Repo
 from app.sagas import transfer as module
 from app.settings import AppSettings
+from mailroom.clients import observed
 from mailroom.consumer import ConsumerEdge
 from mailroom.failures import Permanent
 from mailroom.http.testing import ApiAnswer, ApiClient
@@ -26,6 +27,7 @@ from mailroom.testing import ManualClock
 from tests.faults import failing, throttled
 
 from ..api.conftest import DocumentedClient
+from ..api.meanwhile import Meanwhile
 from .conftest import Line
 
 REPOS = "/api/v1/repos"
@@ -48,9 +50,11 @@ class Moves:
         assert answer.status == 201, answer.text
         return str(answer.json["id"])
 
-    def transfer(self, repo_id: str, new_owner_id: str, *, client: ApiClient | None = None) -> ApiAnswer:
+    def transfer(
+        self, repo_id: str, new_owner_id: str, *, client: ApiClient | None = None, **headers: str
+    ) -> ApiAnswer:
         body = {"new_owner_id": new_owner_id}
-        return (client or self.api).post(f"{REPOS}/{repo_id}/transfer", body, key=next(self._keys))
+        return (client or self.api).post(f"{REPOS}/{repo_id}/transfer", body, key=next(self._keys), **headers)
 
     def begin(self, repo_id: str, new_owner_id: str) -> str:
         answer = self.transfer(repo_id, new_owner_id)
@@ -133,6 +137,26 @@ def test_a_transfer_to_oneself_is_refused(moves: Moves) -> None:
 def test_a_transfer_of_what_is_not_there_is_refused(moves: Moves) -> None:
     answer = moves.transfer("01ARZ3NDEKTSV4RRFFQ69G5FAV", "b")
     assert (answer.status, answer.json["type"]) == (404, "/problems/no-such-repo")
+
+
+@pytest.mark.parametrize(("tags", "status"), [('"1"', 202), ("*", 202), ('"2"', 412), ('W/"1"', 412), ("1", 400)])
+def test_a_transfer_is_begun_in_the_version_that_it_is_for__and_in_no_other(
+    moves: Moves, tags: str, status: int
+) -> None:
+    assert moves.transfer(moves.create("a"), "b", if_match=tags).status == status
+    assert SagaRow.count() == (1 if status == 202 else 0)
+
+
+@pytest.mark.parametrize(("headers", "status"), [({"if_match": '"1"'}, 412), ({"if_match": "*"}, 412), ({}, 202)])
+def test_a_transfer_learns_of_a_change_at_the_same_moment__if_it_is_for_a_version(
+    moves: Moves, headers: dict[str, str], status: int
+) -> None:
+    repo_id = moves.create("a")
+    changed = Meanwhile("TransactWriteItems", lambda: Repo(repo_id).update([Repo.version.add(1)]))
+    with observed(changed):
+        assert moves.transfer(repo_id, "b", **headers).status == status
+    assert Repo.get(repo_id).version == 2
+    assert (SagaRow.count(), len(events_of("saga.step_requested"))) == ((1, 1) if status == 202 else (0, 0))
 
 
 @pytest.mark.parametrize("body", [{}, {"new_owner_id": ""}, {"new_owner_id": "a b"}, {"new_owner_id": 7}, []])

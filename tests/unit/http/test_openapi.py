@@ -68,6 +68,12 @@ def list_books(query: ListBooks, call: Call) -> Reply:
     raise NotImplementedError
 
 
+@api.post("/books/{book_id}/copy", body=AddBook, success=Success(201, Book), versioned=True)
+def copy_book(command: AddBook, call: Call, book_id: str) -> Reply:
+    """Copy a book."""
+    raise NotImplementedError
+
+
 @api.delete("/books/{book_id}", success=Success(204))
 def drop_book(call: Call, book_id: str) -> Reply:
     """Drop a book."""
@@ -130,6 +136,7 @@ def test_headers_are_parameters__where_the_edge_reads_them() -> None:
         }
 
     assert headers("post", "/books") == {"Idempotency-Key": True}
+    assert headers("post", "/books/{book_id}/copy") == {"Idempotency-Key": True, "If-Match": False}
     assert headers("delete", "/books/{book_id}") == {"Idempotency-Key": False, "If-Match": False}
     assert headers("get", "/books") == {}
 

@@ -12,8 +12,8 @@ from mailroom.row import Row
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
 
-READ_ACTIONS = ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query")
-"""What `reads=[…]` grants on a table."""
+READ_ACTIONS = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
+"""What `reads=[…]` grants on a table; the check is a look at a row as part of a commit."""
 WRITE_ACTIONS = ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 """What `writes=[…]` grants on a table, besides reading it."""
 SCAN_ACTIONS = ("dynamodb:Scan",)

@@ -188,6 +188,17 @@ class UnitOfWork:
         """Change attributes of a row without having read it: only its key counts."""
         self._add(Operation(OperationKind.UPDATE, row, refused or _changed(row), condition, tuple(actions)))
 
+    def unchanged(self, row: SubjectRow) -> None:
+        """Make the commit depend on a row's being as it was read; it raises `RowChanged` if it is not.
+
+        Raises
+        ------
+        NotDeclared
+            If the declaration does not read or write the model.
+        """
+        _declared(type(row) in self._access.reads + self._access.writes, type(row), "reads")
+        self.depend_on(Operation(OperationKind.CHECK, row, _changed(row), _unchanged(row)))
+
     def depend_on(self, check: Operation) -> None:
         """Make the commit depend on a row that it does not write."""
         self._operations.append(check)
@@ -354,9 +365,7 @@ def _unchanged(row: SubjectRow) -> Condition:
 
 
 def _changed(row: Row) -> RowChanged:
-    hash_key, range_key = row._get_hash_range_key_serialized_values()
-    key = hash_key if range_key is None else f"{hash_key} {range_key}"
-    return RowChanged(f"{type(row).Meta.short_name} {key} was changed by someone else; read it again")
+    return RowChanged(f"{row.label} was changed by someone else; read it again")
 
 
 def _declared(holds: bool, what: type, word: str) -> None:

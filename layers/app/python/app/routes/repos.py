@@ -130,14 +130,18 @@ def patch_repo(command: RenameRepo, call: Call, repo_id: str) -> Reply:
     body=TransferRepo,
     success=Success(202, TransferView, headers=("Location",)),
     raises=[NoSuchRepo, SameOwner],
+    versioned=True,
 )
 def post_transfer(command: TransferRepo, call: Call, repo_id: str) -> Reply:
     """Begin to move a repository to another owner.
 
     It goes on by itself. If the new owner's quota is used up, or the repository is deleted or given to somebody else
-    meanwhile, everything is as it was before.
+    meanwhile, everything is as it was before. The version that If-Match names is the one in which it begins.
     """
-    saga_id = transfer_repo(_named(repo_id, call), command, call.work)
+    repo = _named(repo_id, call)
+    if call.if_match.tags:
+        call.work.unchanged(repo)
+    saga_id = transfer_repo(repo, command, call.work)
     return Reply(202, TransferView(saga_id=saga_id), location=f"/api/v1/sagas/{saga_id}")
 
 

@@ -59,6 +59,8 @@ class Route:
         What it answers; None if it is in no document.
     raises
         The domain's errors that it may end with.
+    versioned
+        Whether it is about a version of something, though its method does not say so: see `conditional`.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Route:
     query: type[Query] | None = None
     success: Success | None = None
     raises: tuple[type[Exception], ...] = ()
+    versioned: bool = False
 
     def __post_init__(self) -> None:
         wanted = [*self.placeholders]
@@ -106,7 +109,7 @@ class Route:
     @property
     def conditional(self) -> bool:
         """Whether a request may say by If-Match which version it is for."""
-        return self.method in ("PATCH", "DELETE")
+        return self.versioned or self.method in ("PATCH", "DELETE")
 
     @property
     def commits(self) -> bool:

@@ -100,12 +100,19 @@ class Routes:
         body: type[C],
         success: Success | None = None,
         raises: Sequence[type[Exception]] = (),
+        versioned: bool = False,
     ) -> Callable[[Commanded[C, P]], Commanded[C, P]]:
         """Declare a command that happens once per `Idempotency-Key`, which callers must send.
 
         What the route collects in `call.work`, its reply and the key's record are written in one transaction.
+
+        Parameters
+        ----------
+        versioned
+            It is about a version of something, and honours `If-Match` where it is sent: the function must hold what
+            it finds against `call.if_match`.
         """
-        return self._declare("POST", path, body=body, success=success, raises=raises)
+        return self._declare("POST", path, body=body, success=success, raises=raises, versioned=versioned)
 
     def put(
         self,

@@ -68,10 +68,10 @@ class ApiClient:
         """Send a DELETE; `if_match="…"` is the header `if-match`."""
         return self.send("DELETE", path, headers=_headers(headers))
 
-    def post(self, path: str, body: Any, *, key: str) -> ApiAnswer:
-        """Send a POST with a JSON body and an idempotency key."""
-        headers = {"content-type": "application/json", HEADER.lower(): key}
-        return self.send("POST", path, json.dumps(body), headers)
+    def post(self, path: str, body: Any, *, key: str, **headers: str) -> ApiAnswer:
+        """Send a POST with a JSON body and an idempotency key; `if_match="…"` is the header `if-match`."""
+        sent = {"content-type": "application/json", HEADER.lower(): key, **_headers(headers)}
+        return self.send("POST", path, json.dumps(body), sent)
 
     def send(
         self,
