@@ -1,16 +1,21 @@
-"""Transfers of a repository: one that completes, and one that has to be undone."""
+"""Transfers of a repository: one that completes, one that has to be undone, and one that is stuck and retried."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from app.consumers.sagas import sagas
 from app.events import RepoTransferred
+from app.owners import Owner
 from app.sagas.transfer import transfer
+from mailroom import clients
 from mailroom.consumer import ConsumerEdge
+from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.outbox.event import Envelope
 from mailroom.saga import SagaStepRequested
+from mailroom.saga_retry import NotRetried, retry
 from mailroom.saga_row import Outcome, SagaRow, Status
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import LambdaContext
@@ -18,16 +23,17 @@ from mailroom.testing import LambdaContext
 from .aws import QUEUE
 from .harness import Scenario
 from .ledger import Finding, Flaw, once, records_completed
-from .world import Process, World
+from .world import DEED, Process, World
 
 BEFORE, AFTER = "owner-before", "owner-after"
 
 
 class _Transfer(Scenario):
-    """A repository is to go from one owner to another; each request reaches the queue twice."""
+    """A repository is to go from one owner to another; each request reaches the queue as often as `copies` says."""
 
     status: ClassVar[Status]
     outcomes: ClassVar[tuple[Outcome, ...]]
+    copies: ClassVar[int] = 2
     counts: ClassVar[dict[str, int]]
     """How many repositories each owner has at the end."""
 
@@ -71,10 +77,10 @@ class _Transfer(Scenario):
             yield Finding(Flaw.DUPLICATED, f"its history is {found}, and should be {self.outcomes}")
 
     def _carry(self, world: World) -> None:
-        """Put each new request into the queue, twice: what relay and bus do is other scenarios' matter."""
+        """Put each new request into the queue, by default twice: what relay and bus do is other scenarios' matter."""
         for row in self._waiting(world):
             self._carried.add(row["event_id"])
-            for _ in range(2):
+            for _ in range(self.copies):
                 world.aws.send(_envelope(row).to_json())
 
     def _waiting(self, world: World) -> list[dict[str, Any]]:
@@ -119,6 +125,50 @@ class TransferIsUndone(_Transfer):
         self.begin(world)
         self.step(world)  # a place is reserved
         world.process.api.delete(self._path)
+
+
+class StuckTransferIsRetried(_Transfer):
+    """The place cannot be given back while the count is no number; when that is mended, the letter is long gone."""
+
+    status = Status.COMPENSATED
+    copies = 1  # few calls: what a second copy does the others show
+    outcomes = (Outcome.DONE, Outcome.FAILED, Outcome.STUCK, Outcome.RETRIED, Outcome.DONE)
+    counts: ClassVar[dict[str, int]] = {BEFORE: 0, AFTER: 0}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._retried = False
+
+    def prepare(self, world: World) -> None:
+        super().prepare(world)
+        self.begin(world)
+        super().step(world)  # a place is reserved
+        world.process.api.delete(self._path)
+        _set_count("S", "one")
+        for _ in range(2):  # it turns back, and is stuck
+            super().step(world)
+        _set_count("N", "1")
+        for letter in world.aws.receive():
+            world.aws.delete(letter["receiptHandle"])
+        for record in IdempotencyRow.scan(IdempotencyRow.status != COMPLETED):
+            record.delete()
+
+    def step(self, world: World) -> bool:
+        if not self._retried:
+            (saga,) = world.aws.items("sagas")
+            with suppress(NotRetried):
+                retry(saga["id"], DEED, world.process.runtime)
+            self._retried = True
+        return super().step(world)
+
+
+def _set_count(kind: str, value: str) -> None:
+    clients.dynamodb().update_item(
+        TableName=Owner.table_name(),
+        Key={"id": {"S": AFTER}},
+        UpdateExpression="SET repo_count = :count",
+        ExpressionAttributeValues={":count": {kind: value}},
+    )
 
 
 def _events(world: World, kind: str) -> list[dict[str, Any]]:

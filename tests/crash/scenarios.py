@@ -29,7 +29,7 @@ from .drain import Drain as _Drain
 from .harness import PAST_EVERY_WINDOW, Scenario
 from .ledger import Finding, Flaw, nothing_waits, once, one_command, one_effect_each, records_completed
 from .reports import WriteReport  # noqa: F401 - run like those below
-from .sagas import TransferCompletes, TransferIsUndone  # noqa: F401 - run like those below
+from .sagas import StuckTransferIsRetried, TransferCompletes, TransferIsUndone  # noqa: F401 - run like those below
 from .signing import Rotation  # noqa: F401 - run like those below
 from .webhooks import DeliverToWebhooks  # noqa: F401 - run like those below
 from .world import DEED, Receiver, World
