@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from . import brokers
 from .aws import Aws, aws_in_process
 from .harness import Harness, Tally
 
@@ -25,6 +26,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def aws() -> Iterator[Aws]:
     with aws_in_process() as aws:
         yield aws
+    brokers.close()
 
 
 @pytest.fixture

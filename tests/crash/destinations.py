@@ -1,9 +1,7 @@
 """The relay delivers over AWS's other protocols: what counts is what lies in the queue in the end.
 
-Yandex Message Queue is not here: it is the queue of `DrainToQueue` behind another client. Nor are RabbitMQ and Kafka:
-the harness strikes AWS calls, and what is said to a broker is none. In its place `tests/contract/test_rabbitmq.py`
-closes the connection at a message and after one was taken, `test_kafka.py` takes the cluster away, and
-`tests/e2e/test_brokers.py` kills a broker in the middle of a drain and looks at what lies in its queue in the end.
+Yandex Message Queue is not here: it is the queue of `DrainToQueue` behind another client. The brokers are in
+`tests/crash/brokers.py`.
 """
 
 from __future__ import annotations

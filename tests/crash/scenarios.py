@@ -24,6 +24,7 @@ from mailroom.testing import permanent, transient
 from tests.integration.outbox.conftest import SHARD, Outbox
 
 from .aws import QUEUE
+from .brokers import DrainToKafka, DrainToRabbitMq  # noqa: F401 - run like those below
 from .destinations import DrainToFifoQueue, DrainToQueue, DrainToTopic  # noqa: F401 - run like those below
 from .drain import Drain as _Drain
 from .harness import PAST_EVERY_WINDOW, Scenario

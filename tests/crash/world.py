@@ -22,7 +22,7 @@ from mailroom.needs import Port
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import relay_handler
 from mailroom.outbox.table import PENDING_PREFIX
-from mailroom.publishers.publisher import SENT, Destination, Outcome
+from mailroom.publishers.publisher import SENT, Destination, Outcome, Publisher
 from mailroom.runtime import Runtime
 from mailroom.sources.source import Record
 from mailroom.sources.sqs import SqsSource
@@ -144,7 +144,7 @@ class World:
         self.aws, self.clock = aws, ManualClock()
         self.random = Random(seed)  # noqa: S311 - repeatable on purpose
         self.deployment = Deployment(stage="test", queues=aws.queues)
-        self.destination: FakePublisher | None = None
+        self.destination: Publisher | None = None
         self.settings = SETTINGS
         self.journal = Journal(on_bus=aws.send)
         Receiver.broken = False
@@ -170,7 +170,11 @@ class World:
                 self.journal.publish(event.id)
             return outcome
 
-        self.destination = FakePublisher(answer)
+        self.deliver_by(FakePublisher(answer))
+
+    def deliver_by(self, publisher: Publisher) -> None:
+        """Relay by this publisher, whatever process is at work."""
+        self.destination = publisher
         self.restart()
 
     # What there is to see
