@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pika
+from confluent_kafka import KafkaError
 from pika.adapters.blocking_connection import BlockingChannel
 
 from local.account import HOST
@@ -110,6 +111,14 @@ class InKafka:
     @property
     def url(self) -> str:
         return f"kafka://{self._kafka.brokers}/{self._topic}"
+
+    def forbid(self) -> None:
+        """Let nobody in: told at once, where a topic that is not there would be waited for."""
+        self._kafka.refuse_topic(self._topic, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+    def permit(self) -> None:
+        """Let everybody in again."""
+        self._kafka.refuse_topic(self._topic, KafkaError.NO_ERROR)
 
     def arrived(self) -> list[Envelope]:
         return [Envelope.from_json(record.value) for record in self._kafka.records(self._topic, PARTITIONS)]

@@ -8,10 +8,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import trustme
 
-from local.account import CREDENTIALS
+from local.account import CREDENTIALS, HOST
 from local.api import Api
 from local.mailbox import Mailbox
+from local.rabbitmq import WITHOUT, RabbitMqServer
 from local.stack import LocalStack
 from local.waiting import eventually as wait_until
 from local.workspace import LOCAL
@@ -77,3 +79,26 @@ def runtime(stack: LocalStack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runt
         Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=True)
     yield Runtime(settings, app_settings, clock=SystemClock(), random=Random())  # noqa: S311 - no secret
     clients.forget()
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    """Who signs the broker's certificate."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The broker's certificate."""
+    path = tmp_path_factory.mktemp("certificate") / "broker.pem"
+    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqServer]:
+    """A RabbitMQ of ours."""
+    if os.environ.get(WITHOUT):
+        pytest.skip(f"{WITHOUT} is set")
+    with RabbitMqServer(tmp_path_factory.mktemp("rabbitmq"), certificate=certificate) as running:
+        yield running

@@ -1,6 +1,6 @@
 """Destinations to relay to for real: each is named before it is there, is made, and tells what has arrived.
 
-Another destination is one more entry in `OUTLETS`.
+Another destination is one more entry in `OUTLETS`; the brokers, which need a server, are fixtures of the test.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from mailroom import clients
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.ymq import KEY, KEY_ID
 from tests.moto_server import moto_server
+
+from .brokers import Broker
 
 MOTOS_ACCOUNT = "123456789012"
 
@@ -119,6 +121,27 @@ class _FromTopic(_ReadFromQueue):
     def close(self) -> None:
         clients.sns(REGION).delete_topic(TopicArn=self._arn)
         super().close()
+
+
+class InBroker:
+    """A broker as an outlet.
+
+    Parameters
+    ----------
+    open_
+        Makes the place that the relay publishes to, or lets it in.
+    """
+
+    def __init__(self, broker: Broker, open_: Callable[[], None]) -> None:
+        self.url = broker.url
+        self.open = open_
+        self._broker = broker
+        self._read = 0
+
+    def read(self) -> list[Envelope]:
+        arrived = self._broker.arrived()[self._read :]
+        self._read += len(arrived)
+        return arrived
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from inspect import signature
 from pathlib import Path
@@ -14,7 +13,7 @@ import trustme
 
 from local.account import HOST
 from local.kafka import mock_kafka
-from local.rabbitmq import WITHOUT, RabbitMqServer
+from local.rabbitmq import RabbitMqServer
 from local.waiting import eventually
 from mailroom.clock import timestamp
 from mailroom.failures import Failure, FailureKind
@@ -31,29 +30,6 @@ from .brokers import EXCHANGE, Broker, InKafka, InRabbitMq, keep_secret
 SHARD = 5
 RECOVERED_WITHIN = 60
 UNAVAILABLE = FailureKind.UNAVAILABLE
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    """Who signs the broker's certificate."""
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
-def certificate(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The broker's certificate."""
-    path = tmp_path_factory.mktemp("certificate") / "broker.pem"
-    authority.issue_cert(HOST).private_key_and_cert_chain_pem.write_to_path(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def server(certificate: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqServer]:
-    """A RabbitMQ of ours."""
-    if os.environ.get(WITHOUT):
-        pytest.skip(f"{WITHOUT} is set")
-    with RabbitMqServer(tmp_path_factory.mktemp("rabbitmq"), certificate=certificate) as running:
-        yield running
 
 
 @pytest.fixture

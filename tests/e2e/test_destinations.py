@@ -10,32 +10,64 @@ from uuid import uuid4
 
 import pytest
 
+from local.kafka import mock_kafka
+from local.rabbitmq import RabbitMqServer
 from mailroom.clock import timestamp
 from mailroom.outbox.event import SHARDS, Envelope, EventIds
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import OutboxRow, pending, sent
+from mailroom.publishers.broker import BrokerPublisher
 from mailroom.publishers.publisher import Destination
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 
-from .outlets import OUTLETS, Outlet
+from .brokers import InKafka, InRabbitMq
+from .outlets import OUTLETS, InBroker, Outlet
 
 EVENTS, SUBJECTS = 200, 40
 LONGER_THAN_A_PAUSE = 100
 
 
-@pytest.fixture(params=OUTLETS)
+@pytest.fixture
+def rabbitmq_outlet(server: RabbitMqServer) -> Iterator[Outlet]:
+    """An exchange that is not there yet."""
+    broker = InRabbitMq(server)
+    broker.remove(queue=True)
+    yield InBroker(broker, broker.declare)
+    broker.remove(queue=True)
+
+
+@pytest.fixture
+def kafka_outlet() -> Iterator[Outlet]:
+    """A topic that lets nobody in yet."""
+    with mock_kafka() as cluster:
+        broker = InKafka(cluster)
+        broker.forbid()
+        yield InBroker(broker, broker.permit)
+
+
+BROKERS = {"rabbitmq": "rabbitmq_outlet", "kafka": "kafka_outlet"}
+
+
+@pytest.fixture(params=[*OUTLETS, *BROKERS])
 def outlet(request: pytest.FixtureRequest, runtime: Runtime) -> Iterator[Outlet]:
     """Each destination in turn; it is not there yet."""
+    if request.param in BROKERS:
+        yield request.getfixturevalue(BROKERS[request.param])
+        return
     with OUTLETS[request.param](f"things-{uuid4().hex[:8]}") as made:
         yield made
 
 
 @pytest.fixture
-def relaying(runtime: Runtime, outlet: Outlet) -> Runtime:
+def relaying(runtime: Runtime, outlet: Outlet) -> Iterator[Runtime]:
     """A process that relays to it, in which time passes when it is told to."""
     settings = runtime.settings.model_copy(update={"publisher_url": outlet.url})
-    return Runtime(settings, clock=ManualClock(datetime.now(UTC)), random=Random(1))  # noqa: S311 - repeatable
+    process = Runtime(settings, clock=ManualClock(datetime.now(UTC)), random=Random(1))  # noqa: S311 - repeatable
+    yield process
+    publisher = process.use(Destination).publisher
+    if isinstance(publisher, BrokerPublisher):
+        publisher.close()
 
 
 def fill(runtime: Runtime) -> dict[str, list[str]]:
