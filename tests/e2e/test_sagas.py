@@ -137,9 +137,9 @@ def test_a_stuck_transfer_is_mended_by_an_operator(
 
     assert saga_id in [each["id"] for each in operator("saga", "list", "--status", "stuck")["sagas"]]
     assert eventually(lambda: gauge(client, stack), within=90) == 1
+    eventually(lambda: depth(client, stack, f"{SAGAS}-dead") == 1, within=90, what="its request is a dead letter")
     shown = operator("saga", "show", saga_id)
     assert shown["trouble"]["because"] == "compensation"
-    eventually(lambda: depth(client, stack, f"{SAGAS}-dead") == 1, within=90, what="its request is a dead letter")
 
     put(table("owners"), after, repo_count=1)
     words = shlex.split(shown["trouble"]["then"])

@@ -201,6 +201,7 @@ def test_at_the_third_of_ten__it_finishes_that_one_and_the_rest_is_there_for_oth
 ) -> None:
     names = place.send(10)
     worker = place.start(hold="3")
+    worker.until("waiting at the gate")
     assert place.visible() == 0
     worker.tell(number)
     eventually(lambda: place.visible() == 7, within=BOUND, what="seven are visible while the third is at work")

@@ -110,17 +110,18 @@ class Desk:
         return [letter for letter in found if letter is not None]
 
     def may_have(self, event_id: str, source: str) -> bool:
-        """Answer whether a consumer's letter may still be there to be sent again.
+        """Answer whether a consumer's letter may still be there to be sent again, or be on its way there.
 
-        A purge leaves no trace but an empty queue, so that among others' letters it is not seen.
+        A purge leaves no trace but empty queues, so that among other messages it is not seen.
         """
         if source not in self.deployment.consumers:
             return False
         letter = self.of(source).get(event_id)
         if letter is None or (letter.expires_at is not None and letter.expires_at <= self.runtime.clock.now()):
             return False
-        queue = self.deployment.dead_letter_queues[f"{source}{DEAD}"]
-        return queue_depths([queue])[queue] > 0
+        # SQS moves it some deliveries after the last attempt: until then it is in the consumer's own queue.
+        depths = queue_depths([self.deployment.queues[source], self.deployment.queues[f"{source}{DEAD}"]])
+        return sum(depths.values()) > 0
 
     def depths(self) -> dict[str, int]:
         """Answer how many messages each dead-letter queue has, by its short name."""
