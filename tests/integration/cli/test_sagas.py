@@ -135,6 +135,17 @@ def expire(stage: Stage) -> None:
     stage.clock.advance(stage.runtime.timings.dead_letter_retention)
 
 
+def test_the_way_out_is_a_redrive_already__while_the_letter_is_on_its_way(
+    sagas: Sagas, mailroom: Command, line: Line, stage: Stage
+) -> None:
+    """SQS moves a message some deliveries after the last attempt; until then it is in the consumer's own queue."""
+    line.bury(stage.queues)
+    purge(stage)
+    clients.sqs().send_message(QueueUrl=stage.queues[SAGAS], MessageBody="the request")
+    ways = mailroom("saga", "show", sagas["stuck"], "--json").json["trouble"]
+    assert shlex.split(ways["then"])[1:3] == ["dead", "redrive"]
+
+
 @pytest.mark.parametrize("lose", [purge, discard, expire])
 def test_the_way_out_is_a_retry__when_the_letter_is_gone(
     sagas: Sagas, mailroom: Command, line: Line, stage: Stage, lose: Callable[[Stage], None]
