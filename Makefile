@@ -65,7 +65,7 @@ lint: $(venv) ## Check style, formatting and the direction of imports
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	@mkdir -p build
-	cd build && ../.venv/bin/lint-imports --config ../pyproject.toml
+	cd build && ../.venv/bin/lint-imports ../pyproject.toml
 
 types: $(venv) ## Check types
 	@mkdir -p build
