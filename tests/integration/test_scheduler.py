@@ -208,6 +208,7 @@ def test_a_job_has_the_time_that_it_declares(running: Running) -> None:
     running.scheduler.start()
     running.at(seconds_after(NOON, 5))
     assert left.get(timeout=PATIENCE) == pytest.approx(30 - running.runtime.timings.stop_margin, abs=1)
+    assert running.ran() == "tick"
 
 
 def test_a_job_registered_later_is_fired_too(running: Running) -> None:
@@ -276,6 +277,7 @@ def test_two_schedulers_fire_at_the_same_moment__and_the_job_runs_once(begin: Be
     assert second.nothing_ran()
     (skipped,) = [line for line in logs() if line["message"] == "job skipped"]
     assert (skipped["job"], skipped["reason"]) == ("tick", "a run has served this firing")
+    second._await_the_end_of("tick")
 
 
 def test_a_slow_job_delays_no_other__and_is_not_begun_again_while_it_runs(running: Running, logs: Lines) -> None:
@@ -413,6 +415,7 @@ def test_stopping_waits_no_longer_than_it_is_given__and_names_what_still_runs(ru
     assert not running.scheduler.stop(0.01)
     assert wait_for(logs, "scheduler stopped")["running"] == ["slow"]
     over.set()
+    running._await_the_end_of("slow")  # else its metrics are written where nobody captures them
 
 
 def test_stopping_tells_a_run_that_asks_for_its_time__to_come_to_its_end(running: Running) -> None:
