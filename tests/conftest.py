@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.moto_account import MotoAccount
 
 os.environ.update(
     AWS_ACCESS_KEY_ID="testing",
@@ -15,4 +22,21 @@ os.environ.update(
 )
 os.environ.pop("AWS_ENDPOINT_URL", None)
 
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let order and examples follow one seed, which the first line of the run names."""
+    generated.seed(config)
+
+
+from tests import generated
 from tests.log_lines import logs  # noqa: F401 - a fixture for all; nothing of ours is imported before
+
+
+@pytest.fixture(scope="session")
+def moto_account() -> Iterator[MotoAccount]:
+    """AWS in process, for the tests that want it."""
+    from tests import moto_account  # noqa: PLC0415 - a heavy import, and most tests need no AWS
+
+    with moto_account.moto_account() as account:
+        yield account

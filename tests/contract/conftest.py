@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
 import pytest
-from moto import mock_aws
 
 from local.kafka import MockKafka, mock_kafka
 from mailroom import clients
@@ -18,21 +17,21 @@ from mailroom.outbox.event import Envelope
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from mailroom.testing import FakePublisher, ManualClock
+from tests.moto_account import BUS, MotoAccount
 from tests.moto_server import moto_server
 
 from .brokers import KafkaDestination, RabbitMqDestination
 from .fake_rabbitmq import fake_rabbitmq
 from .messages import KEYS, REGION, Messages, answering, sns_destination, sqs_destination, ymq_destination
 
-BUS = "bus"
 CHECK_PERIOD = 60.0
 
 
 @pytest.fixture(autouse=True)
-def aws() -> Iterator[None]:
-    """AWS in process, with nothing in it."""
-    with mock_aws():
-        yield
+def aws(moto_account: MotoAccount) -> Iterator[None]:
+    """AWS with an event bus in it, and nothing else."""
+    yield
+    moto_account.empty()
 
 
 @pytest.fixture
@@ -102,7 +101,6 @@ class EventBridgeDestination:
     deduplicates = False
 
     def __init__(self, clock: ManualClock) -> None:
-        clients.events().create_event_bus(Name=BUS)
         self.publisher = EventBridgePublisher(BUS, clock=clock, check_period=CHECK_PERIOD)
         self.calls: list[list[str]] = []
         """The ids in each PutEvents."""

@@ -66,7 +66,6 @@ class SesMail:
 @pytest.fixture(params=[FakeMail, SesMail], ids=["fake", "ses"])
 def mail(request: pytest.FixtureRequest) -> Mail:
     """Each in turn."""
-    clients.forget()
     made: Mail = request.param()
     return made
 

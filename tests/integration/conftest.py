@@ -1,4 +1,4 @@
-"""AWS in process, by moto: good for one thread at a time, so a lock makes its calls one at a time."""
+"""One process on an AWS of its own, and the calls it makes."""
 
 from __future__ import annotations
 
@@ -6,37 +6,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
-from threading import RLock
 from typing import Any
 
-import botocore.client
-import moto  # noqa: F401 - before any client is made
 import pytest
-from moto import mock_aws
 
 from app.settings import AppSettings
-from mailroom import clients
 from mailroom.clients import Call, observed
-from mailroom.row import Row, bind
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
-from tests import stage
-
-BUS = "bus"
+from tests.moto_account import MotoAccount
 
 
 @pytest.fixture(autouse=True)
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """AWS with nothing in it; moto loses updates of concurrent threads, AWS doesn't: hence the lock."""
-    lock, call = RLock(), botocore.client.BaseClient._make_api_call
-
-    def one_at_a_time(self: Any, *args: Any) -> Any:
-        with lock:
-            return call(self, *args)
-
-    with mock_aws():
-        monkeypatch.setattr(botocore.client.BaseClient, "_make_api_call", one_at_a_time)
-        yield
+def aws(moto_account: MotoAccount) -> Iterator[None]:
+    """AWS with empty tables, an event bus, and nothing else in it."""
+    yield
+    moto_account.empty()
 
 
 @pytest.fixture
@@ -45,14 +30,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def runtime(aws: None, clock: ManualClock) -> Runtime:
-    """The surroundings of one process, with every table made from its model and the bus there."""
-    settings, app_settings = stage.settings(publisher_url=f"eventbridge://{BUS}"), stage.app_settings()
-    bind(settings, app_settings)
-    for name in settings.table_names() | app_settings.table_names():
-        Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
-    clients.events().create_event_bus(Name=BUS)
-    return Runtime(settings, app_settings, clock=clock, random=Random(1))  # noqa: S311 - repeatable on purpose
+def runtime(moto_account: MotoAccount, clock: ManualClock) -> Runtime:
+    """The surroundings of one process."""
+    moto_account.bind()
+    settings = moto_account.settings, moto_account.app_settings
+    return Runtime(*settings, clock=clock, random=Random(1))  # noqa: S311 - repeatable on purpose
 
 
 Process = Callable[[], Runtime]

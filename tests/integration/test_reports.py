@@ -42,7 +42,6 @@ LONG_NAME = "n" * 100
 
 @pytest.fixture
 def bucket(runtime: Runtime) -> str:
-    clients.forget()
     name = runtime.of(AppSettings).reports_bucket
     clients.s3().create_bucket(Bucket=name)
     runtime.provide(ReportFiles, ReportFiles(name, part=MIN_PART))

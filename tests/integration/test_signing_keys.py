@@ -86,7 +86,11 @@ def test_threads_that_ask_at_once_read_once(keys: SigningKeys, calls: CallCounte
     assert calls.counts[READ] == 1
 
 
-@pytest.mark.parametrize("error", [throttled, timed_out, refused("AccessDeniedException"), refused("Other")], ids=str)
+@pytest.mark.parametrize(
+    "error",
+    [throttled, timed_out, refused("AccessDeniedException"), refused("Other")],
+    ids=["throttled", "timed out", "denied", "other"],
+)
 def test_a_read_that_fails_leaves_the_older_copy_in_use__and_is_told(
     keys: SigningKeys, clock: ManualClock, runtime: Runtime, logs: Lines, error: Any
 ) -> None:

@@ -22,7 +22,6 @@ BUCKET, KEY = "bucket", "folder/file.csv"
 
 @pytest.fixture(autouse=True)
 def bucket(aws: None) -> None:
-    clients.forget()
     clients.s3().create_bucket(Bucket=BUCKET)
 
 

@@ -19,9 +19,10 @@ from app.repos import Repo
 from mailroom.http.openapi import document
 from mailroom.http.testing import ApiAnswer, ApiClient
 from mailroom.runtime import Runtime
+from tests import generated
 
 REPO = "01JDW3NDEKTSV4RRFFQ69G5FAV"
-EXAMPLES = 40
+EXAMPLES = generated.examples(few=8, all=40)
 
 described = schemathesis.openapi.from_dict(document(api, ABOUT))
 checks = CHECKS.get_by_names(
@@ -44,7 +45,6 @@ def fuzzed(runtime: Runtime) -> ApiClient:
 @described.parametrize()
 @settings(
     max_examples=EXAMPLES,
-    derandomize=True,
     database=None,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],

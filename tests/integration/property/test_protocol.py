@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
+from tests import generated
+
 from .broken import RARE, RULES, Patch
 from .play import Play, staged
 from .watch import Rule, Violation
 
-RUNS = int(os.environ.get("MAILROOM_PROPERTY_RUNS", "120"))
-FIRST_SEED = int(os.environ.get("MAILROOM_PROPERTY_SEED", "0"))
+RUNS = int(os.environ.get("MAILROOM_PROPERTY_RUNS") or generated.examples(few=25, all=120))
+FIRST_SEED = int(os.environ.get("MAILROOM_PROPERTY_SEED") or generated.first_seed())
 NOTICED_WITHIN = 1000
 """Runs in which a missing rule has to show; most show in the first ten."""
 SHOWN = [take for take in RULES if take not in RARE or os.environ.get("MAILROOM_PROPERTY_RULES") == "all"]

@@ -18,11 +18,12 @@ from app.sagas import transfer as transfer_module
 from mailroom import saga_consumer, telemetry, unit_of_work
 from mailroom.row import bind
 from mailroom.saga_row import Outcome, SagaRow, Status
+from tests import generated
 
 from .play import APP_SETTINGS, SETTINGS, Play, Unbalanced
 
-RUNS = int(os.environ.get("MAILROOM_SAGA_RUNS", "300"))
-FIRST_SEED = int(os.environ.get("MAILROOM_SAGA_SEED", "0"))
+RUNS = int(os.environ.get("MAILROOM_SAGA_RUNS") or generated.examples(few=60, all=300))
+FIRST_SEED = int(os.environ.get("MAILROOM_SAGA_SEED") or generated.first_seed())
 NOTICED_WITHIN = 600
 """Runs in which a missing rule has to show."""
 

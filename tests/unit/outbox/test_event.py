@@ -330,7 +330,7 @@ def test_a_payload_can_be_sent__of_whatever_json_has(value: object) -> None:
         ({"k": {"\udfff": 1}}, r"a key of Happened\.value\.k has the character U\+DFFF"),
         ({"\x00"}, r"Happened\.value\[0\] has the character U\+0000"),
         (b"\xff", r"Happened cannot be written as JSON"),
-        (object(), r"Happened cannot be written as JSON"),
+        pytest.param(object(), r"Happened cannot be written as JSON", id="object"),
     ],
     ids=lambda value: repr(value)[:40],
 )

@@ -1,0 +1,95 @@
+"""AWS in process, by moto: one account for the whole session, emptied after each test.
+
+moto loses updates of concurrent threads, AWS doesn't: a lock lets its calls in one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import botocore.client
+import moto  # noqa: F401 - before any client is made
+import pytest
+from moto import mock_aws
+from moto.backends import get_backend
+from moto.core import DEFAULT_ACCOUNT_ID
+
+from mailroom import clients
+from mailroom.row import Row, bind
+from tests import stage
+
+BUS = "bus"
+REGION = "us-east-1"
+
+
+class MotoAccount:
+    """An account with every table of the stage `tests.stage` and one event bus, and nothing else between tests."""
+
+    def __init__(self) -> None:
+        self.settings = stage.settings(publisher_url=f"eventbridge://{BUS}")
+        self.app_settings = stage.app_settings()
+        names = self.settings.table_names() | self.app_settings.table_names()
+        self._called: set[str] = set()
+        self.bind()
+        for name in names:
+            Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
+        self._tables = set(names.values())
+        self._make_bus()
+
+    def bind(self) -> None:
+        """Give every model the name of its table here."""
+        bind(self.settings, self.app_settings)
+
+    def note(self, service: str) -> None:
+        """Remember that a service was called: `empty` resets no other."""
+        self._called.add(service)
+
+    def empty(self) -> None:
+        """Take out all that tests put in."""
+        for service in self._called - {"dynamodb"}:
+            _reset(service)
+        if "events" in self._called:
+            self._make_bus()
+        tables = _backend("dynamodb").tables
+        for name in list(tables):
+            if name in self._tables:
+                tables[name].items.clear()
+            else:
+                del tables[name]
+        self._called.clear()
+
+    @staticmethod
+    def _make_bus() -> None:
+        _backend("events").create_event_bus(BUS)
+
+
+@contextmanager
+def moto_account() -> Iterator[MotoAccount]:
+    """Stand in for AWS inside the block."""
+    lock, call = RLock(), botocore.client.BaseClient._make_api_call
+    account: MotoAccount | None = None
+
+    def one_at_a_time(self: Any, *args: Any) -> Any:
+        if account is not None:
+            account.note(self.meta.service_model.service_name)
+        with lock:
+            return call(self, *args)
+
+    with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.client.BaseClient, "_make_api_call", one_at_a_time)
+        account = MotoAccount()
+        yield account
+    clients.forget()
+
+
+def _backend(service: str) -> Any:
+    return get_backend(service)[DEFAULT_ACCOUNT_ID][REGION]  # type: ignore[call-overload]
+
+
+def _reset(service: str) -> None:
+    for regions in list(get_backend(service).values()):  # type: ignore[call-overload]
+        for backend in list(regions.values()):
+            backend.reset()
