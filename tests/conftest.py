@@ -29,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
     generated.seed(config)
 
 
-from tests import generated
+from tests import generated  # noqa: E402 - after the environment that they are imported in
 from tests.log_lines import logs  # noqa: F401 - a fixture for all; nothing of ours is imported before
 
 

@@ -39,5 +39,7 @@ def seed(config: Any) -> None:
     os.environ[_SEED] = str(config.option.randomly_seed)
     config.option.hypothesis_seed = os.environ[_SEED]
     # A file of examples that failed would be this machine's alone: the seed runs them again anywhere.
-    hypothesis.settings.register_profile("mailroom", max_examples=examples(few=25, all=100), deadline=None, database=None)
+    hypothesis.settings.register_profile(
+        "mailroom", max_examples=examples(few=25, all=100), deadline=None, database=None
+    )
     hypothesis.settings.load_profile("mailroom")

@@ -212,10 +212,10 @@ def fail_once(stage: Stage) -> None:
 # Many
 
 
-def test_of_ten_thousand_dead_events_the_first_page_is_answered_without_reading_them(
+def test_of_many_dead_events_the_first_page_is_answered_without_reading_them(
     stage: Stage, mailroom: Command, calls: CallCounter
 ) -> None:
-    bury(10_050)
+    bury(2_050)
     calls.calls.clear()
     page = mailroom("dead", "list", "--json").json
     assert len(page["letters"]) == 100

@@ -16,7 +16,7 @@ from mailroom.saga_row import SagaRow
 from tests.faults import failing, throttled
 
 from ..dead_letters.conftest import DEED
-from ..sagas.conftest import BEHAVE, Line, line, raising  # noqa: F401 - a fixture
+from ..sagas.conftest import BEHAVE, Line, Prepared, line, prepared, raising  # noqa: F401 - fixtures
 from .conftest import Command, Stage
 
 WHY = ("--why", "the airline is back")
@@ -24,8 +24,12 @@ Sagas = dict[str, str]
 
 
 @pytest.fixture
-def sagas(line: Line, mailroom: Command) -> Sagas:
+def sagas(prepared: Prepared, mailroom: Command) -> Sagas:
     """A saga in each state, by it."""
+    return prepared.by(get_into_each_state)
+
+
+def get_into_each_state(line: Line) -> Sagas:
     made = {"completed": line.start()}
     line.run()
     BEHAVE["hotel"] = raising(Permanent("no room"))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from copy import deepcopy
+from typing import Any, TypeVar
 
 import pytest
 from pydantic import BaseModel
@@ -23,6 +24,7 @@ from mailroom.saga_row import SagaRow
 from mailroom.sources.memory import InMemorySource
 from mailroom.testing import LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
+from tests.moto_account import MotoAccount
 
 LONGER_THAN_A_BACKOFF = 6_000
 
@@ -131,6 +133,48 @@ class Line:
 
     def orchestrate(self, runtime: Runtime | None = None) -> None:
         JobEdge(saga_orchestrator, runtime or self.runtime).run(LambdaContext(50_000))
+
+
+T = TypeVar("T")
+Prepare = Callable[["Line"], T]
+_prepared: dict[Prepare[Any], tuple[Any, ...]] = {}
+
+
+class Prepared:
+    """Brings a line to where a test begins: by the whole way the first time, and by a copy of it from then on."""
+
+    def __init__(self, account: MotoAccount, line: Line) -> None:
+        self._account, self._line = account, line
+
+    def by(self, prepare: Prepare[T]) -> T:
+        """Return what `prepare` returned for the line; what it did is done."""
+        if prepare not in _prepared:
+            returned = prepare(self._line)
+            _prepared[prepare] = returned, dict(BEHAVE), deepcopy((TOKENS, *self._state())), self._account.rows()
+        returned, behave, (tokens, *state), rows = deepcopy(_prepared[prepare])
+        BEHAVE.update(behave)
+        TOKENS[:] = tokens
+        self._set_state(*state)
+        self._account.put(rows)
+        result: T = returned
+        return result
+
+    def _state(self) -> tuple[Any, ...]:
+        line, queue, clock = self._line, self._line.queue, self._line.clock
+        in_queue = queue._messages, queue._dead, queue._numbers
+        return line.carried, line.bodies, line.runtime.random.getstate(), clock.now(), clock.monotonic(), in_queue
+
+    def _set_state(self, carried: Any, bodies: Any, random: Any, now: Any, monotonic: Any, in_queue: Any) -> None:
+        line, queue, clock = self._line, self._line.queue, self._line.clock
+        line.carried, line.bodies = carried, bodies
+        line.runtime.random.setstate(random)
+        clock._now, clock._monotonic = now, monotonic
+        queue._messages, queue._dead, queue._numbers = in_queue
+
+
+@pytest.fixture
+def prepared(moto_account: MotoAccount, line: Line) -> Prepared:
+    return Prepared(moto_account, line)
 
 
 def requests() -> list[OutboxRow]:

@@ -15,7 +15,7 @@ from mailroom.saga_row import SagaRow, Status, StepState, Trouble
 from mailroom.trace import NothingKnown
 from tests.faults import cancelled, failing
 
-from .conftest import BEHAVE, TRIP, Line, car, effects, flight, once, outcomes, raising, requests, trip_of
+from .conftest import BEHAVE, TRIP, Line, Prepared, car, effects, flight, once, outcomes, raising, requests, trip_of
 from .test_orchestrator import lose
 
 DEED = Deed(by="operator", at="2030-01-01T00:00:00.000Z", why="the hotel is back")
@@ -25,8 +25,12 @@ BUSY = cancelled({"Code": "TransactionConflict"})
 
 
 @pytest.fixture
-def stuck(line: Line) -> str:
+def stuck(prepared: Prepared) -> str:
     """A saga whose hotel could not be cancelled, and whose letter is gone."""
+    return prepared.by(get_stuck)
+
+
+def get_stuck(line: Line) -> str:
     BEHAVE["car"] = raising(Permanent("never"))
     BEHAVE["no_hotel"] = raising(ValueError("the hotel does not answer"))
     saga_id = line.start()

@@ -16,14 +16,33 @@ from mailroom.telemetry import LogEvent
 from tests.faults import failing, throttled
 from tests.log_lines import Lines
 
-from .conftest import BEHAVE, TRIP, Data, Line, acting, car, effects, flight, hotel, once, outcomes, raising, trip_of
+from .conftest import (
+    BEHAVE,
+    TRIP,
+    Data,
+    Line,
+    Prepared,
+    acting,
+    car,
+    effects,
+    flight,
+    hotel,
+    once,
+    outcomes,
+    raising,
+    trip_of,
+)
 
 NEVER = Permanent("never")
 
 
 @pytest.fixture
-def stuck(line: Line) -> str:
+def stuck(prepared: Prepared) -> str:
     """A saga whose hotel cannot be cancelled."""
+    return prepared.by(get_stuck)
+
+
+def get_stuck(line: Line) -> str:
     BEHAVE["car"] = raising(NEVER)
     BEHAVE["no_hotel"] = raising(ValueError("the hotel does not answer"))
     saga_id = line.start()
@@ -47,7 +66,8 @@ def test_the_record_of_its_request_lists_it_as_failing(line: Line, stuck: str) -
     ]
 
 
-def test_it_is_said_once__though_the_message_is_delivered_until_it_is_dead(logs: Lines, line: Line, stuck: str) -> None:
+def test_it_is_said_once__though_the_message_is_delivered_until_it_is_dead(logs: Lines, line: Line) -> None:
+    stuck = get_stuck(line)
     row = line.row(stuck)
     assert outcomes(row).count(("hotel", "compensation", "stuck")) == 1
     line.redrive()
