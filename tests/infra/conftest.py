@@ -26,6 +26,11 @@ ENVIRONMENT = Environment(account="111122223333", region="eu-central-1")
 Synth = Callable[[str], Assembly]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a command accept the grants that the templates have now."""
+    parser.addoption("--accept-grants", action="store_true", help="write tests/infra/grants.txt from the template")
+
+
 @pytest.fixture(scope="session")
 def built_layers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that looks as if the layers were built in it."""
