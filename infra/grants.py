@@ -30,6 +30,9 @@ LEASE_ACTIONS = (
 """What holding a lease takes, and committing under it. No delete: a lease's token must not start again."""
 PUBLISH_ACTIONS = ("dynamodb:PutItem",)
 """What adding an event to the outbox takes."""
+_ON_INDEXES = frozenset(("dynamodb:Query", "dynamodb:Scan"))
+"""What the actions above can do with an index; the others know tables alone.
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazondynamodb.html"""
 
 _BUSES = "events:event-bus/"
 
@@ -51,9 +54,12 @@ def grant_access(role: iam.Role, access: Access, *, surroundings: Surroundings) 
 
 
 def grant_table(role: iam.Role, model: type[Row], actions: Sequence[str], *, surroundings: Surroundings) -> None:
-    """Allow actions on a model's table and its indexes."""
-    resources = surroundings.tables.arns(model)
-    role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=resources))
+    """Allow actions on a model's table, and on its indexes those that indexes know."""
+    table, *indexes = surroundings.tables.arns(model)
+    role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[table]))
+    on_indexes = [action for action in actions if action in _ON_INDEXES]
+    if indexes and on_indexes:
+        role.add_to_policy(iam.PolicyStatement(actions=on_indexes, resources=indexes))
 
 
 def _grant_need(role: iam.Role, need: Need, *, surroundings: Surroundings) -> None:
