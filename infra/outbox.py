@@ -23,7 +23,6 @@ _NEW_MAIL = {
     "eventName": lambda_.FilterRule.is_equal("INSERT"),
     "dynamodb": {"Keys": {OutboxRow.partition.attr_name: {"S": lambda_.FilterRule.begins_with(PENDING_PREFIX)}}},
 }
-_SLOW = Duration.minutes(5)
 
 
 class DeployedRelay(Construct):
@@ -62,13 +61,14 @@ class DeployedRelay(Construct):
         do_otherwise(self.function.role, "IAM5[Resource::*]", because="ListStreams knows no resources")
 
     def _add_alarm(self) -> None:
+        late = Duration.seconds(self._surroundings.timings.late_wake_up)
         self._surroundings.alarms.add(
             self,
             "Late",
             metric=self.function.function.metric("IteratorAge", period=MINUTE, statistic="Maximum"),
-            when=When(above=_SLOW.to_milliseconds()),
+            when=When(above=late.to_milliseconds()),
             advice=Advice(
-                means="The relay is woken more than five minutes late.",
+                means=f"The relay is woken more than {late.to_seconds():g} seconds late.",
                 first=self._surroundings.alarms.command("status"),
                 runbook=Runbook.SLOW_RELAY,
             ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,13 +18,24 @@ from mailroom.schedule import Cron, Every, Schedule
 from mailroom.telemetry import NAMESPACE, Metric
 from mailroom.timings import DAY, HOUR, timings_of
 from tests.infra.assembly import Assembly, id_in
-from tests.infra.conftest import Synth
+from tests.infra.conftest import ENVIRONMENT, Synth
 
 DESCRIPTION = re.compile(
     rf"(?P<means>[A-Z].+\.) First: (?P<first>(aws|mailroom) .+) Then: {RUNBOOKS}#(?P<anchor>[a-z-]+)"
 )
 COMMANDS = re.compile(r"mailroom (status|jobs|saga list --status stuck|dead list( --source [a-z_]+)?) --stage [a-z]+")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+COUNTS = {
+    "5xx",
+    "ApproximateNumberOfMessagesVisible",
+    "Errors",
+    "Invocations",
+    "Throttles",
+    Metric.DLQ_EVENTS_TOTAL,
+    Metric.SAGA_STUCK,
+    Metric.SIGNING_KEYS_UNREAD,
+}
+"""The metrics with alarms that are no ages."""
 
 
 @pytest.fixture(params=["local", "prod"])
@@ -61,23 +74,81 @@ def test_every_queue_is_a_source_or_a_place_for_dead_letters(assembly: Assembly)
     assert sorted(dead + sources) == sorted(assembly.of_type("SQS::Queue"))
 
 
-def test_every_dead_letter_queue_has_an_alarm(assembly: Assembly) -> None:
-    for queue in undelivered(assembly) + given_up(assembly) + failed_runs(assembly):
-        assert "ApproximateNumberOfMessagesVisible" in assembly.alarms_on(queue)
+@pytest.mark.parametrize("queues_of", [given_up, undelivered, failed_runs])
+def test_the_first_message_in_a_dead_letter_queue_sounds_its_alarm__within_a_minute(
+    assembly: Assembly, queues_of: Callable[[Assembly], list[str]]
+) -> None:
+    queues = queues_of(assembly)
+    assert queues
+    for queue in queues:
+        alarm = assembly.alarm("ApproximateNumberOfMessagesVisible", queue)
+        assert sounds_when(alarm) == ("Maximum", "GreaterThanThreshold", 0, 1, 60)
+        assert alarm["TreatMissingData"] == "notBreaching"
 
 
-def test_every_function_has_alarms_on_errors_and_throttles(assembly: Assembly) -> None:
+@pytest.mark.parametrize(("metric", "periods"), [("Errors", 1), ("Throttles", 3)])
+def test_a_function_that_fails_sounds_an_alarm_at_once__and_one_that_is_refused_for_three_minutes(
+    assembly: Assembly, metric: str, periods: int
+) -> None:
     for function in assembly.of_type("Lambda::Function"):
-        assert {"Errors", "Throttles"} <= set(assembly.alarms_on(function))
+        alarm = assembly.alarm(metric, function)
+        assert sounds_when(alarm) == ("Sum", "GreaterThanThreshold", 0, periods, 60)
+        assert alarm["TreatMissingData"] == "notBreaching"
 
 
 def test_a_relay_that_is_woken_late_has_an_alarm(assembly: Assembly) -> None:
-    assert "IteratorAge" in assembly.alarms_on(assembly.function("relay"))
+    alarm = assembly.alarm("IteratorAge", assembly.function("relay"))
+    assert sounds_when(alarm) == ("Maximum", "GreaterThanThreshold", 150_000, 1, 60)
+    assert "more than 150 seconds late" in alarm["AlarmDescription"]
 
 
 def test_an_api_that_fails_its_callers_has_an_alarm(assembly: Assembly) -> None:
     for api in assembly.of_type("ApiGatewayV2::Api"):
-        assert assembly.alarms_on(api) == ["5xx"]
+        assert sounds_when(assembly.alarm("5xx", api)) == ("Sum", "GreaterThanThreshold", 0, 1, 60)
+
+
+def sounds_when(alarm: dict[str, Any]) -> tuple[str, str, float, int, int]:
+    """Return statistic, comparison and threshold, and in how many periods of how many seconds, all of them."""
+    assert alarm.get("DatapointsToAlarm", alarm["EvaluationPeriods"]) == alarm["EvaluationPeriods"]
+    names = ("Statistic", "ComparisonOperator", "Threshold", "EvaluationPeriods", "Period")
+    statistic, comparison, threshold, periods, period = (alarm[name] for name in names)
+    return statistic, comparison, threshold, periods, period
+
+
+def test_an_alarm_on_an_age_can_sound__before_what_is_so_old_has_vanished(assembly: Assembly) -> None:
+    ages = [each["Properties"] for each in alarms(assembly) if each["Properties"]["MetricName"] not in COUNTS]
+    assert len(ages) > len(assembly.of_type("SQS::Queue"))
+    for alarm in ages:
+        oldest, unit = oldest_seen(assembly, alarm)
+        evaluation = alarm["EvaluationPeriods"] * alarm["Period"] * unit
+        assert 0 < alarm["Threshold"] <= oldest - evaluation, alarm["AlarmDescription"]
+
+
+def oldest_seen(assembly: Assembly, alarm: dict[str, Any]) -> tuple[float, int]:
+    """Return the highest age that an alarm's metric reaches for certain, and the metric's units in a second."""
+    on = [id_in(each["Value"]) for each in alarm.get("Dimensions", [])]
+    match alarm["MetricName"], on:
+        case "IteratorAge", [function]:
+            return assembly.mapping_of(function)["MaximumRecordAgeInSeconds"] * 1_000, 1_000
+        case "ApproximateAgeOfOldestMessage", [queue]:
+            return retention(assembly, queue) - longest_before(assembly, queue), 1
+        case Metric.OUTBOX_OLDEST_PENDING_SECONDS, []:
+            return math.inf, 1  # a pending event never expires
+    pytest.fail(f"{alarm['MetricName']} is neither among the counts nor an age whose limit is known here")
+
+
+def retention(assembly: Assembly, queue: str) -> int:
+    return int(assembly.properties(queue)["MessageRetentionPeriod"])
+
+
+def longest_before(assembly: Assembly, queue: str) -> int:
+    """Return the seconds that a message may have spent in other queues, which SQS leaves out of the age it reports."""
+    sources = [
+        name
+        for name, each in assembly.of_type("SQS::Queue").items()
+        if "RedrivePolicy" in each["Properties"] and assembly.dead_letters_of(name) == queue
+    ]
+    return max((retention(assembly, each) for each in sources), default=0)
 
 
 def test_every_alarm_says_what_it_means_what_to_type_and_where_to_read_on(assembly: Assembly) -> None:
@@ -218,13 +289,26 @@ def alarms(assembly: Assembly) -> list[dict[str, Any]]:
     return list(assembly.of_type("CloudWatch::Alarm").values())
 
 
-def test_every_alarm_reaches_the_topic__which_lets_cloudwatch_in(prod: Assembly) -> None:
-    (topic,) = prod.of_type("SNS::Topic")
-    for alarm in prod.of_type("CloudWatch::Alarm").values():
+def test_every_alarm_reaches_the_topic(assembly: Assembly) -> None:
+    (topic,) = assembly.of_type("SNS::Topic")
+    for alarm in alarms(assembly):
         assert alarm["Properties"]["AlarmActions"] == [f"${{{topic}}}"]
-    (policy,) = prod.of_type("SNS::TopicPolicy").values()
-    allowed = [each for each in policy["Properties"]["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
-    assert [each["Principal"] for each in allowed] == [{"Service": "cloudwatch.amazonaws.com"}]
+        assert alarm["Properties"].get("ActionsEnabled", True) is True
+
+
+def test_the_topic_takes_what_cloudwatch_says_of_the_stages_own_account__and_nothing_else(assembly: Assembly) -> None:
+    (topic,) = assembly.of_type("SNS::Topic")
+    (policy,) = assembly.of_type("SNS::TopicPolicy").values()
+    assert policy["Properties"]["Topics"] == [f"${{{topic}}}"]
+    statements = policy["Properties"]["PolicyDocument"]["Statement"]
+    (allowed,) = [each for each in statements if each["Effect"] == "Allow"]
+    assert {name: each for name, each in allowed.items() if name != "Sid"} == {
+        "Effect": "Allow",
+        "Principal": {"Service": "cloudwatch.amazonaws.com"},
+        "Action": "sns:Publish",
+        "Resource": f"${{{topic}}}",
+        "Condition": {"StringEquals": {"aws:SourceAccount": ENVIRONMENT.account}},
+    }
 
 
 def test_the_people_on_call_are_told(prod: Assembly) -> None:

@@ -142,6 +142,11 @@ class Timings:
         return math.ceil(self.consumer_backoff.longest_span()) + self.visibility(function_timeout)
 
     @property
+    def late_wake_up(self) -> float:
+        """The seconds after which a wake-up is late; at twice as many it is dropped, and its age no longer seen."""
+        return self.wake_up_age / 2
+
+    @property
     def unroutable_after(self) -> float:
         """The seconds between two attempts for an event that a queue of RabbitMQ has to take: all span an outage."""
         return self.outage_to_outlive / (self.relay_backoff.attempts - 1)
