@@ -55,6 +55,10 @@ def test_only_a_laptop_is_impatient() -> None:
         ({"source_retention": HOUR}, "source_retention > the consumer's whole retry span + visibility"),
         ({"source_retention": 14 * DAY}, "dead_letter_retention > source_retention"),
         ({"dead_letter_retention": 4 * DAY}, "dead_letter_retention > source_retention"),
+        (
+            {"dead_letter_retention": 6 * DAY},
+            "dead_letter_retention > source_retention + 2 d, or the alarm on expiring dead letters would always sound",
+        ),
         ({"dead_letter_retention": 15 * DAY, "consumer_record_life": 99 * DAY}, "dead_letter_retention <= 14 d"),
         (
             {"consumer_record_life": 25 * DAY - 1},
@@ -113,6 +117,7 @@ def test_a_broken_line_is_named(broken: dict[str, Any], line: str) -> None:
         {"job_start_within": 60},
         {"job_start_within": 6 * HOUR},
         {"consumer_backoff": Backoff(base=8 * HOUR, cap=8 * HOUR, attempts=2)},
+        {"dead_letter_retention": 6 * DAY + 1},
         {"dead_letter_retention": 14 * DAY, "consumer_record_life": 25 * DAY},
         {"idempotency_key_life": 7 * DAY},
         {"idempotency_key_life": DAY},

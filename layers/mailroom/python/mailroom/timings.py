@@ -228,6 +228,10 @@ class Timings:
             self.source_retention > retry_span + self.visibility(self.consumer_timeout),
         )
         yield "dead_letter_retention > source_retention", self.dead_letter_retention > self.source_retention
+        yield (
+            "dead_letter_retention > source_retention + 2 d, or the alarm on expiring dead letters would always sound",
+            self.dead_letter_retention > self.source_retention + EXPIRY_NOTICE,
+        )
         yield "dead_letter_retention <= 14 d", self.dead_letter_retention <= MAX_QUEUE_RETENTION
         yield (
             "consumer_record_life >= source_retention + dead_letter_retention + 7 d",
