@@ -1,9 +1,7 @@
-"""Functions get the settings they read, and their handlers stand on the layers alone."""
+"""Functions get the settings they read, and are started by what their declaration names."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,38 +10,42 @@ from aws_cdk import App
 
 from app.settings import AppSettings
 from infra.lambda_function import ARCHITECTURE, RUNTIME
-from infra.layout import DEPENDENCIES, FUNCTIONS, LAYERS, ROOT
+from infra.layout import FUNCTIONS, ROOT
 from infra.stacks import add_stacks
 from infra.stage import StageConfig, StageError
 from mailroom.settings import Settings
-from tests.infra.assembly import Assembly
+from tests.infra.assembly import Assembly, id_in
 from tests.infra.conftest import ENVIRONMENT
 
 HANDLERS = sorted(FUNCTIONS.glob("*/handler.py"))
-LAYER_FOLDERS = [LAYERS / DEPENDENCIES / "local" / "python", LAYERS / "mailroom" / "python", LAYERS / "app" / "python"]
 
 
 def variables(assembly: Assembly, name: str) -> dict[str, str]:
     return dict(assembly.properties(assembly.function(name))["Environment"]["Variables"])
 
 
-@pytest.mark.parametrize("handler", HANDLERS, ids=lambda path: path.parent.name)
-def test_a_handler_imports__with_only_the_layers_and_without_region_or_credentials(handler: Path) -> None:
-    code = f"import runpy; runpy.run_path({str(handler)!r})['handler']"
-    done = subprocess.run(
-        [sys.executable, "-P", "-S", "-s", "-B", "-c", code],
-        env={"PYTHONPATH": ":".join(map(str, LAYER_FOLDERS))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_every_handler_is_deployed__and_every_function_has_a_handler(prod: Assembly) -> None:
     assets = {each["Properties"]["Code"]["S3Key"] for each in prod.of_type("Lambda::Function").values()}
     assert len(assets) == len(HANDLERS)
     assert all(each["Properties"]["Handler"] == "handler.handler" for each in functions(prod))
+
+
+def test_its_own_rule_or_api_may_start_a_function__and_nobody_else(prod: Assembly) -> None:
+    rules = {
+        (id_in(target["Arn"]), "events.amazonaws.com", f"${{{name}.Arn}}")
+        for name, rule in prod.of_type("Events::Rule").items()
+        for target in rule["Properties"]["Targets"]
+        if id_in(target["Arn"]) in prod.of_type("Lambda::Function")
+    }
+    here = f"arn:${{AWS::Partition}}:execute-api:{ENVIRONMENT.region}:{ENVIRONMENT.account}"
+    apis = {
+        (prod.function(name), "apigateway.amazonaws.com", f"{here}:{prod.deployment[api]}/*/*/{below}/{{proxy+}}")
+        for name, api, below in (("api", "api_id", "api"), ("operations", "ops_id", "ops"))
+    }
+    permissions = [each["Properties"] for each in prod.of_type("Lambda::Permission").values()]
+    assert {each["Action"] for each in permissions} == {"lambda:InvokeFunction"}
+    started = [(id_in(each["FunctionName"]), each["Principal"], each["SourceArn"]) for each in permissions]
+    assert sorted(started) == sorted(rules | apis)
 
 
 def test_a_handler_is_glue__of_fifteen_lines_at_most() -> None:
