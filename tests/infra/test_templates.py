@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_sqs as sqs
 
+from app.consumers.notifications import notifications
+from infra.layout import ROOT
+from infra.monitoring import RUNBOOKS
 from infra.stacks import add_stacks
 from infra.stage import StageConfig
 from tests.infra.assembly import Assembly
 from tests.infra.conftest import ENVIRONMENT, Synth
 
+MAX_RESOURCES = 500
+"""In a stack. https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html"""
 IGNORED = [
     "W3005",  # CDK's Function always depends on its role by name, besides referring to it
     "W6001",  # the output that describes the deployment is there to gather what the data stack exports
@@ -65,3 +71,13 @@ def test_the_stacks_are_named_for_their_stage(prod: Assembly) -> None:
         "mailroom-prod-data.template.json",
         "mailroom-prod-service.template.json",
     ]
+
+
+def test_the_runbook_says_how_many_consumers_a_stack_holds(prod: Assembly) -> None:
+    resources = prod.service["Resources"]
+    of_one = sum(each.startswith(f"Consumers{notifications.name}") for each in resources)
+    of_others = sum(not each.startswith("Consumers") for each in resources)
+    runbook = " ".join((ROOT / RUNBOOKS).read_text().split())
+    told = re.search(r"A service stack holds about (\d+) consumers: .* and each consumer has (\d+)\.", runbook)
+    assert told
+    assert tuple(map(int, told.groups())) == ((MAX_RESOURCES - of_others) // of_one, of_one)
