@@ -29,8 +29,20 @@ def pytest_configure(config: pytest.Config) -> None:
     generated.seed(config)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Keep what is synthesized, and CDK's own process, in one of the processes that share the tests."""
+    if item.nodeid.startswith("tests/infra/") and "/test_handlers.py" not in item.nodeid:
+        item.add_marker(pytest.mark.xdist_group("infra"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes long and cannot be shared, so that no process waits for it in the end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 from tests import generated  # noqa: E402 - after the environment that they are imported in
-from tests.log_lines import logs  # noqa: F401 - a fixture for all; nothing of ours is imported before
+from tests.log_lines import logs  # noqa: E402, F401 - a fixture for all; nothing of ours is imported before
 
 
 @pytest.fixture(scope="session")

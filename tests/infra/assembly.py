@@ -21,6 +21,8 @@ class Assembly:
 
     folder: Path
     prefix: str
+    warnings: tuple[str, ...] = ()
+    """What CDK had to say at synth."""
 
     @property
     def templates(self) -> list[Path]:

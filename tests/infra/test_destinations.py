@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,10 @@ from aws_cdk import App
 from app.consumers.notifications import notifications
 from app.consumers.webhook_deliveries import webhook_deliveries
 from infra.application import Application
-from infra.stacks import add_stacks
 from infra.stage import StageConfig, StageError
 from mailroom.publishers.broker import BrokerPublisher
 from tests.infra.assembly import Assembly, id_in, listed
-from tests.infra.conftest import ENVIRONMENT, _app
+from tests.infra.conftest import ENVIRONMENT, SynthOf
 
 ACCOUNT, REGION = ENVIRONMENT.account, ENVIRONMENT.region
 TOPIC = f"arn:aws:sns:{REGION}:{ACCOUNT}:things"
@@ -38,16 +36,14 @@ PUBLISHERS = ("relay", "outbox_relay")
 Deploy = Callable[[str], Assembly]
 
 
-@pytest.fixture(scope="module")
-def deploy(built_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Deploy:
+@pytest.fixture
+def deploy(built_layers: Path, synth_of: SynthOf) -> Deploy:
     """Synthesizes the stage `dev` with a destination, on first use."""
 
-    @cache
     def make(url: str) -> Assembly:
-        app = _app(outdir=str(tmp_path_factory.mktemp("destination")))
-        stage = StageConfig.of("dev", email_sender="sender@example.com", publisher_url=url, built_layers=built_layers)
-        add_stacks(app, stage=stage, env=ENVIRONMENT)
-        return Assembly(folder=Path(app.synth().directory), prefix="mailroom-dev")
+        return synth_of(
+            StageConfig.of("dev", email_sender="sender@example.com", publisher_url=url, built_layers=built_layers)
+        )
 
     return make
 
@@ -103,9 +99,9 @@ def test_consumers_have_their_queues_and_alarms__whoever_feeds_them(deploy: Depl
 
 
 def test_a_destination_that_feeds_nobody_warns_at_synth__of_every_queue_and_what_goes_there(
-    built_layers: Path, tmp_path: Path, url: str
+    deploy: Deploy, url: str
 ) -> None:
-    warnings = warned(url, built_layers, tmp_path)
+    warnings = warned(deploy(url))
     if is_fed(url):
         assert warnings == []
     else:
@@ -115,17 +111,8 @@ def test_a_destination_that_feeds_nobody_warns_at_synth__of_every_queue_and_what
         assert webhook_deliveries.name not in warning
 
 
-def warned(url: str, built_layers: Path, folder: Path) -> list[str]:
-    app = _app(outdir=str(folder))
-    stage = StageConfig.of("local", email_sender="sender@example.com", publisher_url=url, built_layers=built_layers)
-    add_stacks(app, stage=stage, env=ENVIRONMENT)
-    stacks = app.synth().stacks
-    return [
-        str(each.entry.data)
-        for stack in stacks
-        for each in stack.messages
-        if "queues-to-be-fed" in str(each.entry.data)
-    ]
+def warned(assembly: Assembly) -> list[str]:
+    return [each for each in assembly.warnings if "queues-to-be-fed" in each]
 
 
 # A bus of others
@@ -179,8 +166,8 @@ def test_the_topic_alone_may_put_events_into_a_consumers_queues(deploy: Deploy) 
 @pytest.mark.parametrize(
     "topic", [TOPIC.replace(str(ACCOUNT), "999999999999"), TOPIC.replace(str(REGION), "eu-west-1")]
 )
-def test_a_topic_elsewhere_is_for_its_owner_to_subscribe_to(built_layers: Path, tmp_path: Path, topic: str) -> None:
-    assert len(warned(f"sns://{topic}", built_layers, tmp_path)) == 1
+def test_a_topic_elsewhere_is_for_its_owner_to_subscribe_to(deploy: Deploy, topic: str) -> None:
+    assert len(warned(deploy(f"sns://{topic}"))) == 1
 
 
 def test_a_fifo_topic_has_no_subscriptions_of_ours__whose_dead_letter_queues_would_be_standard(deploy: Deploy) -> None:

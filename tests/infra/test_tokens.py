@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App
 
-from infra.layout import ROOT
-from infra.stacks import add_stacks
 from infra.stage import StageConfig, StageError, Tokens
 from tests.infra.assembly import Assembly
-from tests.infra.conftest import ENVIRONMENT
+from tests.infra.conftest import SynthOf
 
 ISSUER = "https://issuer.example/pool"
 TOKENS = Tokens(ISSUER, ("web", "mobile"))
@@ -24,13 +20,10 @@ def stage_with_tokens(name: str, built_layers: Path) -> StageConfig:
     return StageConfig.of(name, email_sender="sender@example.com", tokens=TOKENS, built_layers=built_layers)
 
 
-@pytest.fixture(scope="module")
-def assembly(built_layers: Path, tmp_path_factory: pytest.TempPathFactory) -> Assembly:
+@pytest.fixture
+def assembly(built_layers: Path, synth_of: SynthOf) -> Assembly:
     """The stage `dev` with tokens."""
-    context = json.loads((ROOT / "cdk.json").read_text())["context"]
-    app = App(context=context, outdir=str(tmp_path_factory.mktemp("tokens")), analytics_reporting=False)
-    add_stacks(app, stage=stage_with_tokens("dev", built_layers), env=ENVIRONMENT)
-    return Assembly(folder=Path(app.synth().directory), prefix="mailroom-dev")
+    return synth_of(stage_with_tokens("dev", built_layers))
 
 
 def routes(assembly: Assembly) -> dict[str, dict[str, Any]]:
