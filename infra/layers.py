@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from aws_cdk import IgnoreMode
@@ -13,7 +14,9 @@ from infra.stage import StageConfig, StageError
 from mailroom.needs import Access, LayerNeed
 from mailroom.runtime import Runtime
 
-NOT_DEPLOYED = ["__pycache__", "*.egg-info", "/python/mailroom/cli", "/python/mailroom/scheduler.py", ".built"]
+NOT_DEPLOYED = ["__pycache__", "*.egg-info", "/python/mailroom/cli", "/python/mailroom/scheduler.py"]
+_STAMP = [".built"]
+"""What make leaves in a layer that it built; the bytecode in it is the runtime's own, and goes along."""
 
 
 class Layers(Construct):
@@ -23,9 +26,9 @@ class Layers(Construct):
         super().__init__(scope, id_)
         self._stage = stage
         self._of_all = [
-            self._layer("Dependencies", _built(stage, DEPENDENCIES)),
-            self._layer("Mailroom", LAYERS / "mailroom"),
-            self._layer("App", LAYERS / "app"),
+            self._layer("Dependencies", _built(stage, DEPENDENCIES), without=_STAMP),
+            self._layer("Mailroom", LAYERS / "mailroom", without=NOT_DEPLOYED),
+            self._layer("App", LAYERS / "app", without=NOT_DEPLOYED),
         ]
         self._of_some: dict[str, lambda_.LayerVersion] = {}
 
@@ -37,11 +40,11 @@ class Layers(Construct):
 
     def _named(self, name: str) -> lambda_.LayerVersion:
         if name not in self._of_some:
-            self._of_some[name] = self._layer(name.title(), _built(self._stage, name))
+            self._of_some[name] = self._layer(name.title(), _built(self._stage, name), without=_STAMP)
         return self._of_some[name]
 
-    def _layer(self, id_: str, folder: Path) -> lambda_.LayerVersion:
-        code = lambda_.Code.from_asset(str(folder), exclude=NOT_DEPLOYED, ignore_mode=IgnoreMode.GIT)
+    def _layer(self, id_: str, folder: Path, *, without: Sequence[str]) -> lambda_.LayerVersion:
+        code = lambda_.Code.from_asset(str(folder), exclude=list(without), ignore_mode=IgnoreMode.GIT)
         return lambda_.LayerVersion(self, id_, code=code)
 
 

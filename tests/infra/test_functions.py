@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +12,12 @@ from aws_cdk import App
 
 from app.settings import AppSettings
 from infra.lambda_function import ARCHITECTURE, RUNTIME
-from infra.layout import FUNCTIONS, ROOT
+from infra.layout import DEPENDENCIES, FUNCTIONS, ROOT
 from infra.stacks import add_stacks
 from infra.stage import StageConfig, StageError
 from mailroom.settings import Settings
 from tests.infra.assembly import Assembly, id_in
-from tests.infra.conftest import ENVIRONMENT
+from tests.infra.conftest import ENVIRONMENT, SynthOf
 
 HANDLERS = sorted(FUNCTIONS.glob("*/handler.py"))
 
@@ -68,8 +70,22 @@ def test_events_have_the_source_that_the_rules_wait_for(prod: Assembly) -> None:
 
 def test_the_dependencies_layer_is_built_for_the_functions_runtime() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert f"--python-version {RUNTIME.name.removeprefix('python')} " in makefile
-    assert {"arm64": "--platform manylinux2014_aarch64"}[ARCHITECTURE.name] in makefile
+    assert f"\nruntime := {RUNTIME.name.removeprefix('python')}\n" in makefile
+    assert {"arm64": "--python-version $(runtime) --python-platform aarch64-"}[ARCHITECTURE.name] in makefile
+
+
+def test_a_built_layer_keeps_its_bytecode__and_no_stamp_of_make(
+    stage: Callable[..., StageConfig], synth_of: SynthOf, built_layers: Path, tmp_path: Path
+) -> None:
+    built = shutil.copytree(built_layers, tmp_path / "layers")
+    layer = built / DEPENDENCIES / "aws"
+    (layer / ".built").touch()
+    (layer / "python" / "__pycache__").mkdir()
+    (layer / "python" / "__pycache__" / "module.cpython-313.pyc").touch()
+
+    deployed = synth_of(replace(stage("prod"), built_layers=built)).folder
+    assert list(deployed.glob("asset.*/python/__pycache__/module.cpython-313.pyc"))
+    assert not list(deployed.glob("asset.*/.built"))
 
 
 def test_logs_are_kept_for_a_while_and_not_for_ever(prod: Assembly) -> None:
