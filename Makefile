@@ -109,8 +109,8 @@ deploy: $(venv) $(cdk) $(stage_layers) ## Deploy STAGE to the AWS account of you
 	$(if $(filter local,$(STAGE)),$(error the local stage deploys with `make up`))
 	$(node) build/cdk/node_modules/aws-cdk/bin/cdk deploy --all -c stage=$(STAGE) $(DEPLOY_FLAGS)
 
-bench: $(venv) ## Run each benchmark in bench
-	@for script in $$(grep -l __main__ bench/*.py); do echo "== $$script"; PYTHONPATH=bench $(python) "$$script" || exit 1; done
+bench: $(venv) ## Run the benchmarks in bench, all or those that ONLY=relay,report names
+	@$(python) bench $(if $(ONLY),--only '$(ONLY)')
 
 clean: ## Remove everything make made (stops the local stack first)
 	@if [ -e build/local/emulator.lock ]; then $(python) -m local down; fi

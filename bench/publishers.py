@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
-import brokers
 from canned import (
     SETTINGS,
     CannedAws,
@@ -29,10 +29,12 @@ from canned import (
     met,
     response,
 )
+from lack import Lack, parts_left_out
 from rich.console import Console
 from rich.table import Table
 
 from app.events import RepoCreated
+from local import rabbitmq
 from mailroom.clock import SystemClock, timestamp
 from mailroom.outbox.event import Envelope, payload_of
 from mailroom.publishers.broker import BrokerPublisher
@@ -44,6 +46,7 @@ LEAST = 0.7
 BATCH = 10
 REGION, ACCOUNT = "us-east-1", "111122223333"
 WARM_UP = 200
+RABBITMQ, KAFKA = "rabbitmq", "kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +187,11 @@ def arn(service: str, suffix: str = "") -> str:
 
 
 @contextmanager
-def to_broker(broker: Callable[[], AbstractContextManager[tuple[str, Send]]]) -> Iterator[Contest]:
+def to_broker(kind_of_broker: str) -> Iterator[Contest]:
     """Make a contest about a broker of its own."""
+    import brokers  # noqa: PLC0415 - needs the brokers' clients, without which the other contests still run
+
+    broker: Callable[[], AbstractContextManager[tuple[str, Send]]] = getattr(brokers, kind_of_broker)
     with broker() as (url, bare):
         kind, place = kind_of(url)
         publisher = kind.at(place, Runtime(SETTINGS))
@@ -199,10 +205,23 @@ CONTESTS: dict[str, Callable[[], AbstractContextManager[Contest]]] = {
     "sns": lambda: to_aws(f"sns://{arn('sns')}", "sns", to_topic),
     "sqs": lambda: to_aws(f"sqs://{arn('sqs')}", "sqs", to_queue),
     "sqs FIFO": lambda: to_aws(f"sqs://{arn('sqs', '.fifo')}", "sqs", partial(to_queue, fifo=True)),
-    "rabbitmq": lambda: to_broker(brokers.rabbitmq),
-    "kafka": lambda: to_broker(brokers.kafka),
+    RABBITMQ: lambda: to_broker(RABBITMQ),
+    KAFKA: lambda: to_broker(KAFKA),
 }
 """Every destination; one that needs a server starts it in its context. A process of its own runs each."""
+
+
+def lacking() -> list[Lack]:
+    """Return what is missing for the contests about brokers; those about AWS need nothing."""
+    lacks = [
+        Lack(f"the Python package {package}", "pip install -r requirements-dev.txt", part)
+        for package in ("pika", "confluent_kafka", "trustme")
+        if find_spec(package) is None
+        for part in (RABBITMQ, KAFKA)
+    ]
+    if not rabbitmq.SERVER.exists():
+        lacks.append(Lack(f"a RabbitMQ server ({rabbitmq.SERVER})", rabbitmq.INSTALL, RABBITMQ))
+    return lacks
 
 
 # Measuring
@@ -245,7 +264,11 @@ def report(console: Console, count: int, repetitions: int) -> None:
     table = Table()
     for heading in ("destination", "events/s", "bare events/s", "ratio", "CPU µs/event", "bare CPU µs/event", "target"):
         table.add_column(heading, justify="right" if table.columns else "left")
+    left_out = parts_left_out(lacking())
     for name in CONTESTS:
+        if name in left_out:
+            table.add_row(name, "not run")
+            continue
         ours, theirs = apart(measure, name, count, repetitions)
         ratio = statistics.median(bare.wall / mine.wall for mine, bare in zip(ours, theirs, strict=True))
         walls = [f"{1 / statistics.median(each.wall for each in side):,.0f}" for side in (ours, theirs)]
@@ -253,7 +276,10 @@ def report(console: Console, count: int, repetitions: int) -> None:
         table.add_row(name, *walls, f"{ratio:.2f}", *cpus, met(ratio >= LEAST))
     console.print(f"[bold]{count:,} events, {repetitions} times each way in turn; medians")
     console.print(table)
-    console.print(f"Target: at least {LEAST} of the bare loop's events per second.\n")
+    console.print(f"Target: at least {LEAST} of the bare loop's events per second.")
+    for lack in lacking():
+        console.print(f"Without {lack.what}, {lack.part} was not run. To install it: {lack.install}", markup=False)
+    console.print()
 
 
 def main() -> None:

@@ -21,8 +21,10 @@ from local.logs import tail
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 WITHOUT = "MAILROOM_WITHOUT_RABBITMQ"
 _PACKAGE = "rabbitmq-server"
+INSTALL = f"sudo apt-get install --no-install-recommends {_PACKAGE}"
+"""The command that installs Debian's."""
 _MISSING = f"""RabbitMQ is not there, and the end-to-end tests need one ({SERVER}).
-Install it:  sudo apt-get install --no-install-recommends {_PACKAGE}
+Install it:  {INSTALL}
 It need not run:  sudo systemctl disable --now {_PACKAGE} epmd.socket
 Or go without what it would prove:  make e2e {WITHOUT}=1"""
 _MAPPER = "epmd"
