@@ -15,11 +15,13 @@ from rich.console import Console
 
 from local import emulator, guide
 from local.account import HOST
-from local.deployment import DeploymentFailed, deploy
+from local.cdk import CdkFailed
+from local.deployment import start_and_deploy
 from local.emulator import EmulatorFailed
 from local.logs import keep_function_logs, trouble
 from local.stack import LocalStack
-from local.tour import Tour, TourFailed, walk
+from local.steps import Steps
+from local.tour import Hop, TourFailed, in_order, walk
 from local.waiting import NeverHappened
 from local.workspace import E2E, LOCAL, ROOT, Workspace
 
@@ -31,7 +33,7 @@ def up() -> int:
     """Start the local stack in the background, or deploy again to the one that runs."""
     already = emulator.find(LOCAL) is not None
     try:
-        stack = _start_and_deploy(LOCAL)
+        stack = _deployed(LOCAL)
     except BaseException:
         if not already:
             _stop(LOCAL)
@@ -52,10 +54,10 @@ def run() -> int:
     """Start everything, follow one request, and stay until Ctrl-C."""
     if emulator.find(LOCAL):
         console.print("A local stack runs already: using it, and leaving it there afterwards.")
-        _tour(_start_and_deploy(LOCAL))
+        _tour(_deployed(LOCAL))
         return 0
     with _started_and_stopped(LOCAL):
-        _tour(_start_and_deploy(LOCAL))
+        _tour(_deployed(LOCAL))
         console.print("\nIt runs until you press Ctrl-C.", style="bold")
         return _stay(LOCAL)
 
@@ -63,7 +65,7 @@ def run() -> int:
 def e2e(arguments: list[str]) -> int:
     """Run pytest against a stack of its own, and stop it whatever happens."""
     with _started_and_stopped(E2E):
-        _start_and_deploy(E2E)
+        _deployed(E2E)
         status = subprocess.run(
             [Path(sys.executable).with_name("pytest"), *arguments],
             cwd=ROOT,
@@ -94,7 +96,7 @@ def main() -> int:
         return commands[name]()
     except KeyboardInterrupt:
         return 130
-    except (DeploymentFailed, EmulatorFailed, NeverHappened, TourFailed) as error:
+    except (CdkFailed, EmulatorFailed, NeverHappened, TourFailed) as error:
         console.print(f"\n{error}", style="red")
         for log in (place.emulator_log, place.function_log):
             if log.exists():
@@ -131,16 +133,9 @@ def _keep_function_logs(place: Workspace) -> None:
         keep_function_logs(running.url, place.function_log)
 
 
-def _start_and_deploy(place: Workspace) -> LocalStack:
-    running = emulator.find(place)
-    if running is None:
-        console.print("Starting the local AWS ...")
-        running = emulator.start(place)
-    console.print("Deploying with cdk (about half a minute) ...")
-    began = time.monotonic()
-    stack = deploy(place, running)
-    console.print(f"Deployed in {time.monotonic() - began:.0f} s.")
-    return stack
+def _deployed(place: Workspace) -> LocalStack:
+    with Steps(console) as steps:
+        return start_and_deploy(place, steps)
 
 
 def _stop(place: Workspace) -> bool:
@@ -165,16 +160,24 @@ def _stay(place: Workspace) -> int:
 
 def _tour(stack: LocalStack) -> None:
     console.print("\nPOST /api/v1/repos, milliseconds since it was sent, while the functions start:", style="bold")
-    tour = walk(stack)
-    _show_hops(tour)
+    reached = ["nothing yet"]
+
+    def show(hop: Hop) -> None:
+        reached.append(hop.name)
+        _show(hop)
+
+    with Steps(console) as steps, steps.step("first request", lambda: f"reached: {reached[-1]}"):
+        repo_id = walk(stack, show)
     console.print("\nAnother one, now that they are warm:", style="bold")
-    _show_hops(walk(stack))
-    _show_guide(stack, tour.repo_id)
+    hops: list[Hop] = []
+    walk(stack, hops.append)
+    for hop in in_order(hops):
+        _show(hop)
+    _show_guide(stack, repo_id)
 
 
-def _show_hops(tour: Tour) -> None:
-    for hop in tour.hops:
-        console.print(f"{hop.milliseconds:>7} ms  {hop.name:<16} {hop.detail}")
+def _show(hop: Hop) -> None:
+    console.print(f"{hop.milliseconds:>7} ms  {hop.name:<16} {hop.detail}")
 
 
 def _show_guide(stack: LocalStack, repo_id: str | None = None) -> None:

@@ -1,18 +1,19 @@
-"""Deploys the application into the emulator with the real `cdk deploy`."""
+"""Deploys the application into the emulator with the real CDK command."""
 
 import json
-import os
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
-from local import workspace
-from local.account import ACCOUNT, CREDENTIALS, REGION, session
+from local import emulator, workspace
+from local.account import ACCOUNT, REGION, session
 from local.aftercare import complete
+from local.cdk import cdk, progress
 from local.emulator import Emulator
-from local.logs import tail
-from local.process import run_to_the_end
 from local.stack import LocalStack
+from local.steps import Steps
 from local.workspace import Workspace
 from mailroom.deployment import Deployment, service_stack
 
@@ -22,79 +23,73 @@ _ASSETS = f"cdk-hnb659fds-assets-{ACCOUNT}-{REGION}"
 """The bucket that `cdk bootstrap` makes; the middle is CDK's default qualifier."""
 
 
-class DeploymentFailed(Exception):
-    """The CDK command failed; the message ends with what it wrote."""
+def start_and_deploy(place: Workspace, steps: Steps) -> LocalStack:
+    """Deploy all stacks to the emulator of `place`, which is started if none runs, and write the stack's description.
 
-
-def deploy(place: Workspace, emulator: Emulator) -> LocalStack:
-    """Deploy all stacks, complete what CloudFormation there leaves out, and write the stack's description.
-
-    Raises DeploymentFailed.
+    Raises
+    ------
+    CdkFailed
+        If a run of the CDK command fails.
+    EmulatorFailed
+        If the emulator does not start.
     """
-    shutil.rmtree(place.assembly, ignore_errors=True)
-    if not _is_bootstrapped(emulator):
-        _bootstrap(place, emulator)
-    _cdk_deploy(place, emulator)
-    stack = LocalStack.deployed_at(emulator.url, _deployment(place))
-    complete(stack, place.assembly)
-    stack.write(place.description)
+    with _synthesized(place, steps):  # side by side: the templates need no emulator
+        running = emulator.find(place)
+        if running is None:
+            with steps.step("local AWS"):
+                running = emulator.start(place)
+        if not _is_bootstrapped(running):
+            _bootstrap(place, running, steps)
+    _deploy(place, running, steps)
+    with steps.step("what the local CloudFormation leaves out"):
+        stack = LocalStack.deployed_at(running.url, _deployment(place))
+        complete(stack, place.assembly)
+        stack.write(place.description)
     return stack
 
 
-def _bootstrap(place: Workspace, emulator: Emulator) -> None:
+@contextmanager
+def _synthesized(place: Workspace, steps: Steps) -> Iterator[None]:
+    """Write the templates and assets below `place.assembly` while the block runs; they are there when it ended."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place.assembly, ignore_errors=True)
+    options = ["--quiet", "--context", f"stage={STAGE}", "--output", str(place.assembly)]
+    with (
+        cdk(place, "synth", options, cwd=workspace.ROOT) as synth,
+        steps.step("templates (cdk synth)", partial(progress, synth.log)),
+    ):
+        yield
+        synth.finish()
+
+
+def _bootstrap(place: Workspace, running: Emulator, steps: Steps) -> None:
+    options = [f"aws://{ACCOUNT}/{REGION}"]
     # Away from cdk.json, or it would synthesize the whole application first.
-    _cdk(place, emulator, ["bootstrap", f"aws://{ACCOUNT}/{REGION}"], cwd=place.folder)
+    with (
+        cdk(place, "bootstrap", options, cwd=place.folder, endpoint_url=running.url) as bootstrap,
+        steps.step("account (cdk bootstrap)", partial(progress, bootstrap.log)),
+    ):
+        bootstrap.finish()
     # It refuses whatever comes without TLS, and with that every upload to the emulator.
-    _client(emulator, "s3").delete_bucket_policy(Bucket=_ASSETS)
+    _client(running, "s3").delete_bucket_policy(Bucket=_ASSETS)
 
 
-def _cdk_deploy(place: Workspace, emulator: Emulator) -> None:
-    options = ["--all", "--require-approval", "never", "--context", f"stage={STAGE}"]
-    files = ["--output", str(place.assembly), "--outputs-file", str(place.outputs)]
-    _cdk(place, emulator, ["deploy", *options, *files], cwd=workspace.ROOT)
+def _deploy(place: Workspace, running: Emulator, steps: Steps) -> None:
+    options = ["--all", "--require-approval", "never", "--app", str(place.assembly)]
+    files = ["--outputs-file", str(place.outputs)]
+    with (
+        cdk(place, "deploy", [*options, *files], cwd=place.folder, endpoint_url=running.url) as deployment,
+        steps.step("stacks (cdk deploy)", partial(progress, deployment.log)),
+    ):
+        deployment.finish()
 
 
-def _cdk(place: Workspace, emulator: Emulator, arguments: list[str], cwd: Path) -> None:
-    with place.deploy_log.open("w") as log:
-        status = run_to_the_end(
-            [workspace.NODE, workspace.CDK, *arguments, "--no-notices"],
-            env=_environment(place, emulator),
-            cwd=cwd,
-            output=log,
-        )
-    if status != 0:
-        raise DeploymentFailed(f"`cdk {arguments[0]}` failed:\n{tail(place.deploy_log)}")
+def _client(running: Emulator, service: str) -> Any:
+    return session().client(service, endpoint_url=running.url)  # type: ignore[call-overload]
 
 
-def _environment(place: Workspace, emulator: Emulator) -> dict[str, str]:
-    """The user's, without a word about AWS: a profile must not send a local deploy to a real account."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-    return {
-        **own,
-        **CREDENTIALS,
-        "AWS_REGION": REGION,
-        "AWS_DEFAULT_REGION": REGION,
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_ENDPOINT_URL": emulator.url,
-        # With an endpoint of its own S3 is called by path, not by a host name per bucket.
-        "AWS_ENDPOINT_URL_S3": emulator.url,
-        "CDK_DEFAULT_ACCOUNT": ACCOUNT,
-        "CDK_DEFAULT_REGION": REGION,
-        "CDK_HOME": str(place.folder / "cdk-home"),
-        "CDK_DISABLE_CLI_TELEMETRY": "true",
-        "JSII_NODE": str(workspace.NODE),
-        "PATH": f"{workspace.NODE.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-    }
-
-
-def _client(emulator: Emulator, service: str) -> Any:
-    return session().client(service, endpoint_url=emulator.url)  # type: ignore[call-overload]
-
-
-def _is_bootstrapped(emulator: Emulator) -> bool:
-    stacks = _client(emulator, "cloudformation").describe_stacks()["Stacks"]
+def _is_bootstrapped(running: Emulator) -> bool:
+    stacks = _client(running, "cloudformation").describe_stacks()["Stacks"]
     return any(stack["StackName"] == "CDKToolkit" for stack in stacks)
 
 

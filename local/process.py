@@ -4,15 +4,32 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 _GRACE = 5.0
 
 
-def run_to_the_end(command: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, output: IO[str]) -> int:
-    """Run a command without stdin and answer its status; whatever interrupts us ends its whole group."""
+class Running:
+    """A command that was started."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @property
+    def group(self) -> int:
+        """The process group that it leads."""
+        return self._process.pid
+
+    def wait(self) -> int:
+        """Wait for its end and return its status."""
+        return self._process.wait()
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str | Path], *, env: Mapping[str, str], cwd: Path, output: IO[str]) -> Iterator[Running]:
+    """Start a command without stdin; whatever of its group still runs when the block is left is ended."""
     process = subprocess.Popen(
         command,
         env=env,
@@ -23,10 +40,10 @@ def run_to_the_end(command: Sequence[str | Path], *, env: Mapping[str, str], cwd
         process_group=0,
     )
     try:
-        return process.wait()
-    except BaseException:
-        _end_group(process)
-        raise
+        yield Running(process)
+    finally:
+        if process.returncode is None:
+            _end_group(process)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

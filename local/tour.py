@@ -1,8 +1,9 @@
 """Sends one request through a local stack and tells each hop that it takes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import Any
 from uuid import uuid4
 
@@ -31,16 +32,8 @@ class Hop:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tour:
-    """What the walk through one request showed."""
-
-    repo_id: str
-    hops: list[Hop]
-
-
-def walk(stack: LocalStack) -> Tour:
-    """Send one `POST /api/v1/repos` and follow it until its e-mail has left.
+def walk(stack: LocalStack, show: Callable[[Hop], None]) -> str:
+    """Send one `POST /api/v1/repos`, show each hop when it is reached until its e-mail has left, and return its id.
 
     Raises TourFailed if the API refuses, NeverHappened if a hop is not reached in time.
     """
@@ -51,10 +44,18 @@ def walk(stack: LocalStack) -> Tour:
     sent = datetime.now(UTC)
     answer = api.post("/api/v1/repos", {"name": "hello-mailroom", "owner_id": owner}, key=str(uuid4()))
     answered = datetime.now(UTC)
-    repo_id = _accepted(answer)["id"]
-    moments = [(f"answered {answer.status}", answered, f"repo {repo_id}"), *_follow(stack, repo_id, address)]
-    hops = [Hop(name, _milliseconds(moment - sent), detail) for name, moment, detail in moments]
-    return Tour(repo_id, sorted(hops, key=lambda hop: hop.milliseconds))
+    repo_id = str(_accepted(answer)["id"])
+    moments = chain([(f"answered {answer.status}", answered, f"repo {repo_id}")], _follow(stack, repo_id, address))
+    hops = (Hop(name, _milliseconds(moment - sent), detail) for name, moment, detail in moments)
+    # The answer and what was committed before it are there at once; the others come by and by.
+    for hop in chain(in_order(islice(hops, 3)), hops):
+        show(hop)
+    return repo_id
+
+
+def in_order(hops: Iterable[Hop]) -> list[Hop]:
+    """Return hops as they happened."""
+    return sorted(hops, key=lambda hop: hop.milliseconds)
 
 
 def _follow(stack: LocalStack, repo_id: str, address: str) -> Iterator[tuple[str, datetime, str]]:

@@ -31,10 +31,9 @@ class Workspace:
         """What the functions logged, written when a run failed."""
         return self.folder / "functions.log"
 
-    @property
-    def deploy_log(self) -> Path:
-        """What the CDK command wrote."""
-        return self.folder / "deploy.log"
+    def cdk_log(self, name: str) -> Path:
+        """What a subcommand of the CDK command wrote, such as `deploy`."""
+        return self.folder / f"{name}.log"
 
     @property
     def temporary(self) -> Path:
