@@ -53,9 +53,6 @@ class _View(Protocol):
     def end(self, steps: list[Step], line: str) -> None:
         """Show that a step ended; the others go on."""
 
-    def close(self) -> None:
-        """Leave nothing on the screen but what ended."""
-
 
 @contextmanager
 def in_a_thread(every: float, act: Callable[[], None]) -> Iterator[None]:
@@ -123,10 +120,7 @@ class Steps:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        try:
-            self._ticking.__exit__(*error)
-        finally:
-            self._view.close()
+        self._ticking.__exit__(*error)
 
 
 @dataclass(slots=True)
@@ -149,9 +143,6 @@ class _PlainLines:
 
     def end(self, steps: list[Step], line: str) -> None:
         self.console.print(line)
-
-    def close(self) -> None:
-        pass
 
 
 @dataclass(slots=True)
@@ -178,10 +169,7 @@ class _LiveLines:
         self.tick(steps)
         self.console.print(line)
         if not steps:
-            self.close()
-
-    def close(self) -> None:
-        self._live.stop()
+            self._live.stop()
 
     def _running(self, step: Step) -> Text:
         text = Text(_line(self.clock() - step.began, f"{step.what}{_after_a_colon(step.detail())}"), "dim")
