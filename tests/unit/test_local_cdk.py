@@ -64,3 +64,7 @@ def test_it_keeps_the_bytecode_of_the_cdk(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
     assert "PYTHONDONTWRITEBYTECODE" not in _environment(Workspace(tmp_path), None)
+
+
+def test_it_does_not_check_the_templates__which_the_synth_for_aws_does(tmp_path: Path) -> None:
+    assert _environment(Workspace(tmp_path), None)["CDK_VALIDATION"] == "false"
