@@ -278,7 +278,8 @@ def report(console: Console, count: int, repetitions: int) -> None:
     console.print(table)
     console.print(f"Target: at least {LEAST} of the bare loop's events per second.")
     for lack in lacking():
-        console.print(f"Without {lack.what}, {lack.part} was not run. To install it: {lack.install}", markup=False)
+        told = f"Without {lack.what}, {lack.part} was not run. To install it:\n  {lack.install}"
+        console.print(told, markup=False, soft_wrap=True)
     console.print()
 
 

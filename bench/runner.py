@@ -120,7 +120,9 @@ def _announce(console: Console, lacks: Mapping[str, Sequence[Lack]]) -> None:
     for name, each in lacks.items():
         for lack in each:
             goes = f"the part {lack.part} of {name}" if lack.part else name
-            console.print(f"Not installed: {lack.what}. Left out: {goes}. To install it: {lack.install}", markup=False)
+            # Not broken into two: the command is there to be pasted.
+            console.print(f"Not installed: {lack.what}. Left out: {goes}.", markup=False, soft_wrap=True)
+            console.print(f"  {lack.install}", markup=False, soft_wrap=True)
 
 
 def _close(console: Console, outcomes: Mapping[str, Outcome], lacks: Mapping[str, Sequence[Lack]]) -> None:

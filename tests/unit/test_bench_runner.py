@@ -121,6 +121,13 @@ def test_what_is_missing_is_named_at_the_start__with_the_line_that_installs_it(b
     assert "apt-get install frob" in benches.announced()
 
 
+def test_the_line_that_installs_it_is_never_broken(benches: Benches) -> None:
+    benches.add("fake_two", lacks().replace("frob'", "frob " + "x" * 150 + "'"))
+    benches.run()
+
+    assert f"  apt-get install frob {'x' * 150}\n" in benches.announced()
+
+
 def test_a_bench_that_lacks_a_part_runs__and_the_part_is_named_again_at_the_end(benches: Benches) -> None:
     benches.add("fake_one", lacks("the frob"))
 
