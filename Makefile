@@ -42,15 +42,14 @@ export PATH := $(CURDIR)/build/node:$(PATH)
 export JSII_NODE := $(CURDIR)/$(node)
 export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 
-tests_in = $(shell find tests/$(1) -name 'test_*.py' 2>/dev/null)
-suites = $(strip $(foreach suite,unit integration contract infra,$(if $(call tests_in,$(suite)),tests/$(suite))))
+TESTS ?= tests/unit tests/integration tests/contract tests/infra
 
 # One process a core; tests of one group stay in one process: see tests/conftest.py.
 parallel := -n auto --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run up down test e2e crash check lint types format openapi build build-aws synth deploy bench clean lock
+.PHONY: help run up down test test-runtime grants e2e crash check lint types format openapi build build-aws synth deploy bench clean lock
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -64,19 +63,23 @@ up: $(venv) $(cdk) $(emulator) $(layers_local) ## Start the local stack in the b
 down: $(venv) ## Stop the local stack
 	@$(python) -m local down
 
-test: $(venv) $(node) $(layers_local) ## Run the unit, integration, contract and infra tests
-	$(if $(suites),,$(error no tests found in tests/unit, tests/integration, tests/contract or tests/infra))
-	.venv/bin/pytest $(parallel) $(suites) $(PYTEST_FLAGS)
+test: $(venv) $(node) $(layers_local) ## Run the unit, integration, contract and infra tests (EXAMPLES=all: as many generated ones as CI)
+	.venv/bin/pytest $(parallel) $(TESTS) $(PYTEST_FLAGS)
+
+test-runtime: ## Run the unit and integration tests, and start each function, on the functions' own Python: the last commit's
+	@python="$$(local/python $(runtime))"; \
+	if [[ -z $$python ]]; then echo "This machine has no Python $(runtime): nothing was run on it."; exit; fi; \
+	rm -rf build/runtime && git clone --quiet . build/runtime && $(MAKE) --no-print-directory -C build/runtime test \
+	  PYTHON="$$python" EXAMPLES=few TESTS="tests/unit tests/integration tests/infra/test_handlers.py"
+
+grants: $(venv) $(node) ## Write tests/infra/grants.txt from the template, to be reviewed
+	.venv/bin/pytest tests/infra/test_grants.py -k reviewed --accept-grants
 
 crash: $(venv) ## Run the crash scenarios: every AWS call, every fault (MAILROOM_CRASH_PAIRS=n for more random pairs)
 	.venv/bin/pytest tests/crash $(PYTEST_FLAGS)
 
 e2e: $(venv) $(cdk) $(emulator) $(layers_local) $(rabbitmq) ## Deploy to a local stack of its own, run the end-to-end tests, stop it
-ifeq ($(call tests_in,e2e),)
-	@echo "There are no end-to-end tests yet in tests/e2e: nothing was run."
-else
 	@$(python) -m local e2e -- tests/e2e $(PYTEST_FLAGS)
-endif
 
 check: lint types test ## Lint, types and tests
 

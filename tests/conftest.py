@@ -27,7 +27,7 @@ os.environ.pop("AWS_ENDPOINT_URL", None)
 def pytest_configure(config: pytest.Config) -> None:
     """Let order and examples follow one seed, which the first line of the run names."""
     generated.seed(config)
-    config.addinivalue_line("markers", "xdist_group(name): tests that stay in one process, where pytest-xdist shares them out")
+    config.addinivalue_line("markers", "xdist_group(name): tests that stay together where several processes share them")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

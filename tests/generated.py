@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import hypothesis
+
+E = TypeVar("E")
 
 RATE = "MAILROOM_EXAMPLES"
 """The environment variable that says how many examples are run: `few` for a person who waits, `all` in CI."""
@@ -18,8 +20,8 @@ _SEED = "MAILROOM_TEST_SEED"
 """How the seed reaches those who need it while tests are collected, in every process of a run."""
 
 
-def examples(*, few: int, all: int) -> int:  # noqa: A002 - the two rates, by their names
-    """Return how many examples to run at this run's rate."""
+def examples(*, few: E, all: E) -> E:  # noqa: A002 - the two rates, by their names
+    """Return how many examples, or which, to run at this run's rate."""
     rates = {"few": few, "all": all}
     rate = os.environ.get(RATE, "few")
     if rate not in rates:

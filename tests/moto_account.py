@@ -41,7 +41,7 @@ class MotoAccount:
         self.bind()
         for name in names:
             Row.tables[name].create_table(billing_mode="PAY_PER_REQUEST", wait=False)
-        self._tables = set(names.values())
+        self._tables = {name: _backend("dynamodb").tables[name] for name in names.values()}
         self._make_bus()
 
     def bind(self) -> None:
@@ -59,11 +59,10 @@ class MotoAccount:
         if "events" in self._called:
             self._make_bus()
         tables = _backend("dynamodb").tables
-        for name in list(tables):
-            if name in self._tables:
-                tables[name].items.clear()
-            else:
-                del tables[name]
+        tables.clear()
+        tables.update(self._tables)
+        for table in tables.values():
+            table.items.clear()
         self._called.clear()
 
     def rows(self) -> Rows:

@@ -15,6 +15,7 @@ from infra.layout import ROOT
 from infra.monitoring import RUNBOOKS
 from infra.stacks import add_stacks
 from infra.stage import StageConfig
+from tests import generated
 from tests.infra.assembly import Assembly
 from tests.infra.conftest import ENVIRONMENT, Synth
 
@@ -39,7 +40,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", ["local", "prod"])
+@pytest.mark.parametrize("name", generated.examples(few=["prod"], all=["local", "prod"]))
 def test_cfn_lint_finds_nothing(synth: Synth, name: str) -> None:
     from cfnlint.api import lint  # noqa: PLC0415 - it reads the schema of every resource of AWS
 
