@@ -43,6 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 from tests import generated  # noqa: E402 - after the environment that they are imported in
+from tests.leftovers import nothing_left_behind  # noqa: E402, F401 - likewise
 from tests.log_lines import logs  # noqa: E402, F401 - a fixture for all; nothing of ours is imported before
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from moto.server import ThreadedMotoServer
+
+from tests.leftovers import SHARED
 
 
 @contextmanager
@@ -14,8 +17,11 @@ def moto_server() -> Iterator[str]:
 
     In a process that also has `mock_aws`, both show the same account.
     """
+    before = set(threading.enumerate())
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    for thread in set(threading.enumerate()) - before:
+        thread.name = f"{SHARED}: moto's server"
     try:
         host, port = server.get_host_and_port()
         yield f"{host}:{port}"
