@@ -7,6 +7,7 @@ pytest prints it; `--randomly-seed=20300101` runs the same on another day.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -27,6 +28,11 @@ def examples(*, few: E, all: E) -> E:  # noqa: A002 - the two rates, by their na
     if rate not in rates:
         raise ValueError(f"{RATE} is {rate!r}: it is one of {', '.join(rates)}")
     return rates[rate]
+
+
+def from_likely(seed: int | None, count: int) -> Iterable[int]:
+    """Return so many seeds, and before them one that found what is looked for when it was written down."""
+    return [*([] if seed is None else [seed]), *range(count)]
 
 
 def first_seed() -> int:

@@ -12,6 +12,8 @@ from mailroom import telemetry
 
 SHARED = "shared by tests"
 """The name of a thread that a fixture keeps for the whole session."""
+_IDLE = "relay_"
+"""The threads of a relay's pool, which end when the relay is garbage."""
 _PATIENCE = 5.0
 """Seconds that a thread gets to end after its test did: who told it to stop need not have waited for it."""
 
@@ -22,7 +24,7 @@ def nothing_left_behind() -> Iterator[None]:
     threads, processes = set(threading.enumerate()), _processes()
     yield
     telemetry.metrics.clear_metrics()
-    left = [thread for thread in set(threading.enumerate()) - threads if not thread.name.startswith(SHARED)]
+    left = [thread for thread in set(threading.enumerate()) - threads if not thread.name.startswith((SHARED, _IDLE))]
     for thread in left:
         thread.join(_PATIENCE)
     assert not [thread.name for thread in left if thread.is_alive()]

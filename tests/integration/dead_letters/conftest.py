@@ -20,7 +20,7 @@ from mailroom.failures import Permanent
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_RECEIVES, Message
+from mailroom.sources.source import Message
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
 from mailroom.unit_of_work import UnitOfWork
@@ -28,6 +28,8 @@ from mailroom.unit_of_work import UnitOfWork
 from ..outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
 
 DEED = Deed(by="operator", at="2030-01-01T00:00:00.000Z", why="the receiver is back")
+RECEIVES = 3
+"""Deliveries after which a message is dead: fewer than deployed, for they are all alike."""
 BEHAVE: list[Callable[[RepoCreated], None]] = []
 
 
@@ -46,7 +48,7 @@ class Stage:
         sqs = clients.sqs()
         dead = sqs.create_queue(QueueName="greeter-dead")["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": MAX_RECEIVES})
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": RECEIVES})
         queue = sqs.create_queue(QueueName="greeter", Attributes={"RedrivePolicy": policy})["QueueUrl"]
         undelivered = sqs.create_queue(QueueName="greeter-undelivered")["QueueUrl"]
         self.queues = {"greeter": queue, "greeter-dead": dead, "greeter-undelivered": undelivered}
@@ -69,7 +71,7 @@ class Stage:
 
     def deliver(self) -> None:
         """Deliver what there is until nothing is left to deliver: SQS moves to the dead what was received enough."""
-        for _ in range(3 * MAX_RECEIVES):
+        for _ in range(3 * RECEIVES):
             messages = self.receive("greeter")
             if messages:
                 self.edge.handle({"Records": messages}, LambdaContext())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from mailroom.clients import Call
 from mailroom.failures import Permanent
-from mailroom.sources.source import MAX_RECEIVES
 from tests.faults import failing, throttled
 
-from .conftest import BEHAVE, Stage
+from .conftest import BEHAVE, RECEIVES, Stage
 
 EVENT = "01JDW3NDEKTSV4RRFFQ69G5FAV-03"
 LONGER_THAN_ANY_WAIT = 2 * 3600
@@ -21,7 +20,7 @@ def die_without_a_last_word(stage: Stage) -> None:
 
     BEHAVE[:] = [refuse]
     stage.send(EVENT)
-    for _ in range(MAX_RECEIVES - 1):
+    for _ in range(RECEIVES - 1):
         stage.deliver_and_delete()
     with failing(keeps, throttled):
         stage.deliver_and_delete()

@@ -231,5 +231,7 @@ RULES: dict[Callable[[Patch], None], Iterable[Rule]] = {
     next_id_is_one_more: ("in order", "sent once", "nothing lost"),
     by_the_clock_alone: ("in order",),
 }
+SHOWS_AT: dict[Callable[[Patch], None], int] = {first_page_only: 18, no_token: 26, no_wall_clock: 21}
+"""The seed of a play in which the absence of a rule showed when this was written, where that takes more than a few."""
 RARE = {clean_between_turns, ghosts, no_margin, late_completion, next_id_is_one_more}
 """Rules whose absence shows in one run of a hundred: each has a test of its own besides."""

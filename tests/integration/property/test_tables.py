@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from mailroom import clients
 from mailroom.runtime import Runtime
+from tests import generated
 
 from .play import KEYS, Play, staged
 from .tables import MAX_READS, MAX_WRITES, Item, Tables
@@ -59,7 +60,7 @@ def _calls_of(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dic
     return recorded.log
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", generated.examples(few=[3], all=[3, 4]))
 def test_moto_answers_the_calls_of_a_play_alike(runtime: Runtime, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     tokens: set[str] = set()
     for operation, asked, told in _calls_of(seed, monkeypatch):

@@ -9,7 +9,7 @@ A run is told by its seed, which a failure names. To play it again, or many more
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import botocore.client
 import pytest
@@ -93,15 +93,19 @@ def no_look_whose_it_is(patch: Patch) -> None:
     patch.setattr(transfer_module.TransferData, "model_copy", lambda self, **_: monkey(self))
 
 
+SHOWS_AT: dict[Callable[[Patch], None], int] = {no_look_whose_it_is: 282}
+"""The seed of a play in which the absence of a rule showed when this was written, where that takes more than a few."""
+
+
 @pytest.mark.parametrize("take_away", [no_versions, no_look_at_the_place, no_look_whose_it_is])
 def test_a_missing_rule_is_noticed(
     run: Callable[[Play], None], take_away: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:
     take_away(monkeypatch)
     with pytest.raises(Unbalanced):
-        _play_many(run)
+        _play_many(run, generated.from_likely(SHOWS_AT.get(take_away), NOTICED_WITHIN))
 
 
-def _play_many(run: Callable[[Play], None]) -> None:
-    for seed in range(NOTICED_WITHIN):
+def _play_many(run: Callable[[Play], None], seeds: Iterable[int]) -> None:
+    for seed in seeds:
         run(Play(seed))
