@@ -18,6 +18,7 @@ from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOf
 from tests.faults import Died, cancelled, died, failing, throttled, timed_out
 
 from .conftest import CallCounter
+from .lagging import lagging_reads  # noqa: F401 - for every test here
 
 ACCESS = Access(reads=(Repo,), writes=(Repo, Owner), publishes=(RepoCreated,))
 
@@ -36,7 +37,7 @@ def created(name: str = "tool") -> RepoCreated:
 
 
 def events() -> list[OutboxRow]:
-    return sorted(OutboxRow.scan(), key=lambda row: row.event_id)
+    return sorted(OutboxRow.scan(consistent_read=True), key=lambda row: row.event_id)
 
 
 def test_a_committed_row_has_its_event(work: UnitOfWork, calls: CallCounter) -> None:
@@ -45,7 +46,7 @@ def test_a_committed_row_has_its_event(work: UnitOfWork, calls: CallCounter) -> 
     work.save(row)
     work.commit()
     assert calls.counts == {"TransactWriteItems": 1}
-    assert Repo.get("1").last_event_id == event_id
+    assert Repo.get("1", consistent_read=True).last_event_id == event_id
     (event,) = events()
     assert (event.partition, event.subject) == (pending(shard_of_subject("repos/1")), "repos/1")
 
@@ -67,13 +68,13 @@ def test_a_refused_row_has_no_event(runtime: Runtime, work: UnitOfWork) -> None:
     with pytest.raises(RowChanged, match="repos 1"):
         work.commit()
     assert events() == []
-    assert Repo.get("1").name == "tool"
+    assert Repo.get("1", consistent_read=True).name == "tool"
 
 
 def test_a_stale_row_is_refused(runtime: Runtime, work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    one, other = Repo.get("1"), Repo.get("1")
+    one, other = Repo.get("1", consistent_read=True), Repo.get("1", consistent_read=True)
     for row in (one, other):
         row.name = "renamed"
     winner, loser = UnitOfWork(runtime, ACCESS), UnitOfWork(runtime, ACCESS)
@@ -82,7 +83,7 @@ def test_a_stale_row_is_refused(runtime: Runtime, work: UnitOfWork) -> None:
     loser.save(other)
     with pytest.raises(RowChanged):
         loser.commit()
-    assert Repo.get("1").version == 2
+    assert Repo.get("1", consistent_read=True).version == 2
 
 
 def test_a_subjects_events_follow_each_other__though_the_clock_was_set_back(
@@ -93,7 +94,7 @@ def test_a_subjects_events_follow_each_other__though_the_clock_was_set_back(
     work.save(row)
     work.commit()
     clock.jump(-3600)
-    row = Repo.get("1")
+    row = Repo.get("1", consistent_read=True)
     again = UnitOfWork(runtime, ACCESS)
     second = again.publish(created(), about=row)
     third = again.publish(created(), about=row)
@@ -174,7 +175,7 @@ def test_a_condition_of_a_later_kind_raises_its_own_error(runtime: Runtime, work
     work.save(repo())
     with pytest.raises(ValueError, match="quota"):
         work.commit()
-    assert list(Repo.scan()) == []
+    assert list(Repo.scan(consistent_read=True)) == []
 
 
 def test_a_conflict_is_tried_again__and_then_named(work: UnitOfWork) -> None:
@@ -243,7 +244,7 @@ def test_a_process_that_dies_at_the_commit_has_written_all_or_nothing(work: Unit
     work.save(row)
     with failing("TransactWriteItems", died), pytest.raises(Died):
         work.commit()
-    assert (list(Repo.scan()), events()) == ([], [])
+    assert (list(Repo.scan(consistent_read=True)), events()) == ([], [])
 
 
 @pytest.mark.parametrize(

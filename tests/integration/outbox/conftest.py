@@ -12,6 +12,8 @@ from mailroom.outbox.table import DEAD, OutboxRow, pending, sent
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock
 
+from ..lagging import lagging_reads  # noqa: F401 - for every test here
+
 SHARD = 3
 
 
@@ -48,7 +50,7 @@ class Outbox:
         return next(self._subjects)
 
     def ids(self, partition: str) -> list[str]:
-        return [row.event_id for row in OutboxRow.query(partition)]
+        return [row.event_id for row in OutboxRow.query(partition, consistent_read=True)]
 
     @property
     def pending(self) -> list[str]:
@@ -63,11 +65,11 @@ class Outbox:
         return self.ids(DEAD)
 
     def row(self, event_id: str, partition: str | None = None) -> OutboxRow:
-        return OutboxRow.get(partition or pending(SHARD), event_id)
+        return OutboxRow.get(partition or pending(SHARD), event_id, consistent_read=True)
 
     @property
     def lease(self) -> LeaseRow:
-        return LeaseRow.get(lease_name(SHARD))
+        return LeaseRow.get(lease_name(SHARD), consistent_read=True)
 
 
 @pytest.fixture

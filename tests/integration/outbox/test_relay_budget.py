@@ -112,7 +112,7 @@ class WriteUnits:
         return units
 
     def _lease(self, parameters: dict[str, Any]) -> int:
-        row = Row.tables["leases"].get(parameters["Key"]["name"]["S"]).serialize()
+        row = Row.tables["leases"].get(parameters["Key"]["name"]["S"], consistent_read=True).serialize()
         assert size_of(row) < 512, "so that it is below 1 KB before and after"
         return 1
 

@@ -26,6 +26,8 @@ from mailroom.testing import LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.moto_account import MotoAccount
 
+from ..lagging import lagging_reads  # noqa: F401 - for every test here
+
 LONGER_THAN_A_BACKOFF = 6_000
 
 
@@ -179,7 +181,7 @@ def prepared(moto_account: MotoAccount, line: Line) -> Prepared:
 
 def requests() -> list[OutboxRow]:
     """Every request in the outbox, oldest first."""
-    rows = [row for row in OutboxRow.scan() if row.type == SagaStepRequested.type]
+    rows = [row for row in OutboxRow.scan(consistent_read=True) if row.type == SagaStepRequested.type]
     return sorted(rows, key=lambda row: row.event_id)
 
 
@@ -198,7 +200,7 @@ def envelope_of(row: OutboxRow) -> Envelope:
 
 def effects() -> dict[str, int]:
     """How often each step's effect on our tables happened."""
-    return {owner.id: int(owner.repo_count) for owner in Owner.scan()}
+    return {owner.id: int(owner.repo_count) for owner in Owner.scan(consistent_read=True)}
 
 
 def once(*names: str) -> dict[str, int]:

@@ -90,7 +90,7 @@ def test_the_saga_of_the_page_runs(line: Line, purchase: Saga[Any], payments: Pa
     saga_id = begin(line, purchase)
     line.run()
     assert line.row(saga_id).status == Status.COMPLETED
-    assert (Owner.get("a").repo_quota, len(payments.charges), payments.refunds) == (15, 1, set())
+    assert (Owner.get("a", consistent_read=True).repo_quota, len(payments.charges), payments.refunds) == (15, 1, set())
     assert "receipt of" in line.row(saga_id).data
 
 

@@ -296,7 +296,7 @@ def test_nothing_is_told_of_what_was_not_written(line: Line, logs: Lines) -> Non
 def test_data_that_no_row_could_hold_is_refused(line: Line) -> None:
     with pytest.raises(SagaDataTooLarge, match=f"a saga has {MAX_DATA_BYTES}"):
         line.start(data=Data(told="x" * MAX_DATA_BYTES))
-    assert not list(SagaRow.scan())
+    assert not list(SagaRow.scan(consistent_read=True))
 
 
 # Definitions

@@ -61,7 +61,7 @@ def test_a_saga_that_cannot_be_undone_is_stuck__and_its_request_a_dead_letter(li
 
 
 def test_the_record_of_its_request_lists_it_as_failing(line: Line, stuck: str) -> None:
-    assert [(each.failing, each.event_id) for each in IdempotencyRow.scan() if each.failing] == [
+    assert [(each.failing, each.event_id) for each in IdempotencyRow.scan(consistent_read=True) if each.failing] == [
         (SAGAS, line.row(stuck).trouble_request)
     ]
 

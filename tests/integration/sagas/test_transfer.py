@@ -70,16 +70,16 @@ class Moves:
         return str(self.api.get(f"/api/v1/sagas/{saga_id}").json["status"])
 
     def owner_of(self, repo_id: str) -> str | None:
-        row = next(iter(Repo.query(repo_id)), None)
+        row = next(iter(Repo.query(repo_id, consistent_read=True)), None)
         return row and row.owner_id
 
 
 def counts() -> dict[str, int]:
-    return {owner.id: int(owner.repo_count or 0) for owner in Owner.scan()}
+    return {owner.id: int(owner.repo_count or 0) for owner in Owner.scan(consistent_read=True)}
 
 
 def events_of(kind: str) -> list[dict[str, Any]]:
-    return [json.loads(row.payload) for row in OutboxRow.scan() if row.type == kind]
+    return [json.loads(row.payload) for row in OutboxRow.scan(consistent_read=True) if row.type == kind]
 
 
 def failing_step(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
@@ -118,20 +118,20 @@ def test_the_same_key_begins_one_transfer(moves: Moves) -> None:
     path = f"{REPOS}/{moves.create('a')}/transfer"
     first, again = (moves.api.post(path, {"new_owner_id": "b"}, key="k") for _ in range(2))
     assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
-    assert SagaRow.count() == 1
+    assert SagaRow.count(consistent_read=True) == 1
 
 
 def test_nothing_is_begun__when_the_commit_fails(moves: Moves) -> None:
     repo_id = moves.create("a")
     with failing("TransactWriteItems", throttled, times=99):
         assert moves.transfer(repo_id, "b").status == 503
-    assert (SagaRow.count(), events_of("saga.step_requested")) == (0, [])
+    assert (SagaRow.count(consistent_read=True), events_of("saga.step_requested")) == (0, [])
 
 
 def test_a_transfer_to_oneself_is_refused(moves: Moves) -> None:
     answer = moves.transfer(moves.create("a"), "a")
     assert (answer.status, answer.json["type"]) == (422, "/problems/same-owner")
-    assert SagaRow.count() == 0
+    assert SagaRow.count(consistent_read=True) == 0
 
 
 def test_a_transfer_of_what_is_not_there_is_refused(moves: Moves) -> None:
@@ -144,7 +144,7 @@ def test_a_transfer_is_begun_in_the_version_that_it_is_for__and_in_no_other(
     moves: Moves, tags: str, status: int
 ) -> None:
     assert moves.transfer(moves.create("a"), "b", if_match=tags).status == status
-    assert SagaRow.count() == (1 if status == 202 else 0)
+    assert SagaRow.count(consistent_read=True) == (1 if status == 202 else 0)
 
 
 @pytest.mark.parametrize(("headers", "status"), [({"if_match": '"1"'}, 412), ({"if_match": "*"}, 412), ({}, 202)])
@@ -155,8 +155,10 @@ def test_a_transfer_learns_of_a_change_at_the_same_moment__if_it_is_for_a_versio
     changed = Meanwhile("TransactWriteItems", lambda: Repo(repo_id).update([Repo.version.add(1)]))
     with observed(changed):
         assert moves.transfer(repo_id, "b", **headers).status == status
-    assert Repo.get(repo_id).version == 2
-    assert (SagaRow.count(), len(events_of("saga.step_requested"))) == ((1, 1) if status == 202 else (0, 0))
+    assert Repo.get(repo_id, consistent_read=True).version == 2
+    assert (SagaRow.count(consistent_read=True), len(events_of("saga.step_requested"))) == (
+        (1, 1) if status == 202 else (0, 0)
+    )
 
 
 @pytest.mark.parametrize("body", [{}, {"new_owner_id": ""}, {"new_owner_id": "a b"}, {"new_owner_id": 7}, []])
