@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
+from mailroom import clients
 from mailroom.clients import Call, observed
 
 
@@ -41,6 +42,47 @@ def cancelled(*reasons: dict[str, str] | None) -> Callable[[Call], BaseException
 
 
 throttled = refused("ThrottlingException")
+
+
+def send_first(call: Call) -> None:
+    """Send what a client is about to send, as its first request whose answer was lost: then it meets its own write.
+
+    Whoever observes the client's calls sees this one too.
+    """
+    with suppress(ClientError):  # nobody hears what it was answered
+        clients.dynamodb()._make_api_call(call.operation, dict(call.parameters))  # type: ignore[attr-defined]
+
+
+def is_conditional(call: Call) -> bool:
+    """Answer whether a repetition of the call can be refused because of the call itself."""
+    if call.operation == "TransactWriteItems":
+        return "ClientRequestToken" not in call.parameters
+    return call.operation in {"PutItem", "UpdateItem", "DeleteItem"} and "ConditionExpression" in call.parameters
+
+
+@dataclass
+class AnswerLost:
+    """Loses the answer to the first call of an operation, which the client sends again. It is a `CallObserver`."""
+
+    operation: str
+    calls: int = 0
+
+    def before(self, call: Call) -> None:
+        if call.operation == self.operation:
+            self.calls += 1
+            if self.calls == 1:
+                send_first(call)
+
+    def after(self, call: Call, answer: dict[str, Any]) -> None: ...
+
+
+@contextmanager
+def answer_lost(operation: str) -> Iterator[AnswerLost]:
+    """Let the first call of an operation inside the block take effect unheard, and be sent again by the client."""
+    lost = AnswerLost(operation)
+    with observed(lost):
+        yield lost
+    assert lost.calls, f"{operation} was never called"
 
 
 @dataclass

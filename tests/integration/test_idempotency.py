@@ -8,14 +8,15 @@ import pytest
 
 from app.owners import Owner
 from mailroom.failures import Failure
-from mailroom.idempotency import Idempotency, IdempotencyRow, KeyReused, StillRunning, Superseded
+from mailroom.idempotency import Idempotency, IdempotencyRow, KeyReused, StillRunning, Superseded, taken
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from mailroom.unit_of_work import UnitOfWork
-from tests.faults import Died, died, failing, refused, throttled, timed_out
+from tests.faults import Died, answer_lost, died, failing, refused, throttled, timed_out
 
 from .conftest import CallCounter
+from .lagging import lagging_reads  # noqa: F401 - for every test here
 
 DAY = 86_400
 
@@ -48,7 +49,7 @@ class Till:
 
     @property
     def count(self) -> int:
-        rows = list(Owner.scan())
+        rows = list(Owner.scan(consistent_read=True))
         return int(rows[0].repo_count) if rows else 0
 
 
@@ -58,7 +59,7 @@ def till(runtime: Runtime) -> Till:
 
 
 def record() -> IdempotencyRow:
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     return row
 
 
@@ -111,7 +112,7 @@ def test_a_failure_is_not_stored(till: Till) -> None:
     till.between = fail  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="no"):
         till.add()
-    assert list(IdempotencyRow.scan()) == []
+    assert list(IdempotencyRow.scan(consistent_read=True)) == []
     till.between = lambda: None  # type: ignore[method-assign]
     assert till.add() == ({"run": 2}, False)
 
@@ -199,6 +200,41 @@ def test_a_take_that_meets_a_commit_is_tried_again__then_told_to_wait(till: Till
         assert till.add() == ({"run": 1}, False)
     with failing("UpdateItem", refused("TransactionConflictException"), times=100), pytest.raises(StillRunning):
         till.add()
+
+
+def test_a_take_whose_answer_was_lost_knows_its_own_write__when_the_client_sends_it_again(till: Till) -> None:
+    with answer_lost("UpdateItem"):
+        assert till.add() == ({"run": 1}, False)
+    assert till.add() == ({"run": 1}, True)
+    assert (till.count, record().attempts) == (1, 1)
+
+
+def test_a_take_whose_answer_was_lost_counts_one_attempt__after_earlier_ones(runtime: Runtime) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
+    attempts: list[int] = []
+
+    def fail() -> None:
+        attempts.append(taken().attempts)  # type: ignore[union-attr]
+        raise ValueError("the reason")
+
+    for _ in range(2):
+        with pytest.raises(ValueError, match="the reason"):
+            idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+    with answer_lost("UpdateItem"), pytest.raises(ValueError, match="the reason"):
+        idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+    assert (attempts, record().attempts) == ([1, 2, 3], 3)
+
+
+def test_another_attempt_at_the_same_moment_is_told_to_wait(till: Till) -> None:
+    """Both records would be in progress until the same millisecond: the taker tells them from each other."""
+
+    def meanwhile() -> None:
+        with pytest.raises(StillRunning):
+            till.add()
+
+    till.between = meanwhile  # type: ignore[method-assign]
+    till.add()
+    assert till.runs == 1
 
 
 def test_a_take_that_is_throttled_fails_as_such(till: Till) -> None:

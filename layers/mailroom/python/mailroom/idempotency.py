@@ -64,6 +64,8 @@ class IdempotencyRow(Row):
     status = UnicodeAttribute()
     in_progress_until = NumberAttribute()
     """Milliseconds since 1970; tells one taker from the next."""
+    taker = UnicodeAttribute(null=True)
+    """A random name of the attempt that took it last: by it a take that is sent again knows its own write."""
     expires_at = TTLAttribute()
     fingerprint = UnicodeAttribute(null=True)
     response = UnicodeAttribute(null=True)
@@ -313,6 +315,7 @@ class _PersistenceLayer(BasePersistenceLayer):
             ":expires": {"N": str(epoch_seconds(now + timedelta(seconds=self._life)))},
             ":fingerprint": {"S": data_record.payload_hash},
             ":message": {"S": asked.message_id or "-"},
+            ":taker": {"S": f"{self._runtime.random.getrandbits(96):024x}"},
             ":one": {"N": "1"},
             ":now": {"N": str(epoch_seconds(now))},
             ":now_ms": {"N": str(now_ms)},
@@ -349,7 +352,8 @@ class _PersistenceLayer(BasePersistenceLayer):
                 TableName=IdempotencyRow.table_name(),
                 Key={"id": {"S": record_id}},
                 UpdateExpression="SET #status = :inprogress, #until = :until, #expires = :expires,"
-                " #fingerprint = :fingerprint, #message = :message REMOVE #failure, #response ADD #attempts :one",
+                " #fingerprint = :fingerprint, #message = :message, #taker = :taker"
+                " REMOVE #failure, #response ADD #attempts :one",
                 ConditionExpression="attribute_not_exists(#id) OR #expires < :now OR #status = :failed"
                 " OR (#status = :inprogress AND #until < :now_ms)",
                 ExpressionAttributeNames={
@@ -359,6 +363,7 @@ class _PersistenceLayer(BasePersistenceLayer):
                     "#expires": "expires_at",
                     "#fingerprint": "fingerprint",
                     "#message": "message_id",
+                    "#taker": "taker",
                     "#failure": "failure",
                     "#response": "response",
                     "#attempts": "attempts",
@@ -372,7 +377,10 @@ class _PersistenceLayer(BasePersistenceLayer):
             if code == "TransactionConflictException":
                 raise _RecordBusy(f"{record_id} is being committed") from error
             if code == "ConditionalCheckFailedException":
-                raise self._exists(record_id, error.response["Item"], values) from error  # type: ignore[typeddict-item]
+                item: dict[str, Any] = error.response["Item"]  # type: ignore[typeddict-item]
+                if item["status"]["S"] == INPROGRESS and item.get("taker") == values[":taker"]:
+                    return _before_our_take(item)
+                raise self._exists(record_id, item, values) from error
             raise
         return dict(answer.get("Attributes", {}))
 
@@ -430,6 +438,18 @@ class _PersistenceLayer(BasePersistenceLayer):
     def _get_record(self, idempotency_key: str) -> DataRecord:
         # Never needed: a refused take answers the record. Should it be asked for, there is none to be had.
         raise IdempotencyItemNotFoundError
+
+
+def _before_our_take(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer what is still known of a record as we found it, after the answer to our take was lost.
+
+    That is how often it had been taken. The failure of the attempt before is not, nor whose message that had: one that
+    was to be the last attempt is followed by another, and a redriven message goes on counting where it died.
+    """
+    taken_before = int(item["attempts"]["N"]) - 1
+    if taken_before == 0:
+        return {}
+    return {"status": {"S": FAILED}, "attempts": {"N": str(taken_before)}, "message_id": item["message_id"]}
 
 
 class _RecordBusy(Unavailable):
