@@ -19,6 +19,7 @@ from mailroom.deployment import DEAD, UNDELIVERED, Deployment, NotDeployed
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
+from tests.lagging_reads import LaggingReads
 
 from ..dead_letters.conftest import BEHAVE
 from ..dead_letters.conftest import Stage as DyingStage
@@ -95,7 +96,7 @@ class Command:
 @pytest.fixture
 def stage(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> Stage:
     BEHAVE.clear()
-    return Stage(runtime, clock, outbox)
+    return Stage(runtime, clock, outbox, LaggingReads(lambda: clock))  # attached to nothing: no read lags here
 
 
 @pytest.fixture

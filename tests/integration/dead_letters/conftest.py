@@ -24,7 +24,9 @@ from mailroom.sources.source import Message
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
 from mailroom.unit_of_work import UnitOfWork
+from tests.lagging_reads import LaggingReads
 
+from ..lagging import lagging_reads  # noqa: F401 - for every test here
 from ..outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
 
 DEED = Deed(by="operator", at="2030-01-01T00:00:00.000Z", why="the receiver is back")
@@ -43,8 +45,8 @@ def greeter(event: RepoCreated, work: UnitOfWork) -> None:
 class Stage:
     """Makes things die and shows what became of them."""
 
-    def __init__(self, runtime: Runtime, clock: ManualClock, events: Outbox) -> None:
-        self.runtime, self.clock, self.outbox = runtime, clock, events
+    def __init__(self, runtime: Runtime, clock: ManualClock, events: Outbox, reads: LaggingReads) -> None:
+        self.runtime, self.clock, self.outbox, self.reads = runtime, clock, events, reads
         sqs = clients.sqs()
         dead = sqs.create_queue(QueueName="greeter-dead")["QueueUrl"]
         arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -74,7 +76,7 @@ class Stage:
         for _ in range(3 * RECEIVES):
             messages = self.receive("greeter")
             if messages:
-                self.edge.handle({"Records": messages}, LambdaContext())
+                self._handle(messages)
 
     def receive(self, queue: str) -> list[dict[str, Any]]:
         answer = clients.sqs().receive_message(QueueUrl=self.queues[queue], MaxNumberOfMessages=10)
@@ -94,11 +96,16 @@ class Stage:
         records = self.receive("greeter")
         if not records:
             return
-        answer = self.edge.handle({"Records": records}, LambdaContext())
+        answer = self._handle(records)
         failed = {failure["itemIdentifier"] for failure in answer["batchItemFailures"]}
         for record in records:
             if record["messageId"] not in failed:
                 clients.sqs().delete_message(QueueUrl=self.queues["greeter"], ReceiptHandle=record["receiptHandle"])
+
+    def _handle(self, records: list[dict[str, Any]]) -> Any:
+        answer = self.edge.handle({"Records": records}, LambdaContext())
+        self.reads.catch_up_indexes()  # operators look a while later; what they do themselves is not listed at once
+        return answer
 
     def die_at_consumer(self, *ids: str, tenant: str | None = None) -> None:
         """Let messages fail for good, until SQS has moved them."""
@@ -127,11 +134,11 @@ class Stage:
 
     @property
     def effects(self) -> int:
-        rows = list(Owner.scan())
+        rows = list(Owner.scan(consistent_read=True))
         return sum(int(row.repo_count) for row in rows)
 
 
 @pytest.fixture
-def stage(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> Stage:
+def stage(runtime: Runtime, clock: ManualClock, outbox: Outbox, lagging_reads: LaggingReads) -> Stage:
     BEHAVE.clear()
-    return Stage(runtime, clock, outbox)
+    return Stage(runtime, clock, outbox, lagging_reads)

@@ -16,13 +16,14 @@ from mailroom.dead_letters.letter import MAX_HISTORY, Deed, Fate
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.dead_letters.redrive import Plan
 from mailroom.failures import Permanent
-from mailroom.idempotency import IdempotencyRow
+from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.publishers.publisher import SENT
 from mailroom.sources.source import TENANT
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import permanent, transient
-from tests.faults import Died, died, failing, throttled
+from tests.faults import Died, answer_lost, died, failing, throttled
+from tests.lagging_reads import TABLE_LAG
 
 from ..conftest import CallCounter
 from ..outbox.conftest import SHARD
@@ -32,7 +33,7 @@ IDS = [f"01JDW3NDEKTSV4RRFFQ69G5FA{letter}-03" for letter in "ABCDEFGH"]
 
 
 def rows(partition: str) -> list[OutboxRow]:
-    return list(OutboxRow.query(partition))
+    return list(OutboxRow.query(partition, consistent_read=True))
 
 
 def outbox_of(stage: Stage) -> OutboxLetters:
@@ -135,6 +136,7 @@ def test_depths_count_what_is_in_flight_too(stage: Stage) -> None:
 
 def test_the_dead_are_counted_no_further_than_asked(stage: Stage) -> None:
     stage.die_in_outbox(5)
+    stage.clock.advance(TABLE_LAG)
     assert outbox_of(stage).count(up_to=10_000) == 5
     assert outbox_of(stage).count(up_to=3) == 3
 
@@ -384,7 +386,7 @@ def test_what_succeeded_runs_again_only_by_force(stage: Stage) -> None:
 
 def test_what_nobody_remembers_runs_only_by_force(stage: Stage) -> None:
     stage.die_at_consumer(IDS[0])
-    for record in IdempotencyRow.scan():
+    for record in IdempotencyRow.scan(consistent_read=True):
         record.delete()
     plan = Plan.naming(stage.desk, "greeter", IDS[:1])
     assert plan.forgotten == {IDS[0]}
@@ -394,10 +396,20 @@ def test_what_nobody_remembers_runs_only_by_force(stage: Stage) -> None:
     assert stage.effects == 1
 
 
+def test_a_success_is_forgotten_by_force__though_the_answer_to_that_was_lost(stage: Stage) -> None:
+    stage.die_at_consumer(IDS[0])
+    (record,) = IdempotencyRow.scan(consistent_read=True)
+    record.update([IdempotencyRow.status.set(COMPLETED)])
+    with answer_lost("DeleteItem"):
+        (result,) = stage.desk.of("greeter").redrive([IDS[0]], DEED, force=True)
+    assert result.ok
+
+
 def test_a_discarded_message_leaves_the_queue_and_the_list(stage: Stage) -> None:
     stage.die_at_consumer(*IDS[:2])
     (result,) = stage.desk.of("greeter").discard(IDS[:1], DEED)
     assert result.ok
+    stage.reads.catch_up_indexes()
     assert [letter.id for letter in stage.everything()] == [IDS[1]]
     assert stage.depth("greeter-dead") == 1
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pynamodb.exceptions import UpdateError
+from pynamodb.exceptions import DeleteError, UpdateError
 from pynamodb.expressions.update import Action as UpdateAction
 
 from mailroom import clients
@@ -107,8 +107,16 @@ class ConsumerLetters:
         if doubt is not None and not force:
             return Result(event_id, self.name, doubt, "it might run twice: use force if that is meant")
         if doubt is Fate.SUCCEEDED_BEFORE:
-            IdempotencyRow(self._record_id(event_id)).delete(condition=IdempotencyRow.status == COMPLETED)
+            self._forget_success(event_id)
         return None
+
+    def _forget_success(self, event_id: str) -> None:
+        """Delete the record that would keep the consumer from running it again."""
+        try:
+            IdempotencyRow(self._record_id(event_id)).delete(condition=IdempotencyRow.status == COMPLETED)
+        except DeleteError as error:
+            if error.cause_response_code != "ConditionalCheckFailedException":
+                raise  # otherwise it is gone already, as after a lost answer to this same call, or at work again
 
     def _take_out(
         self, wanted: dict[str, None], action: Action, deed: Deed, *, send: bool, stop: Callable[[], bool]
