@@ -11,6 +11,7 @@ import boto3
 import moto  # noqa: F401 - before any client is made
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.client import BaseClient
 from botocore.compat import HTTPHeaders
 from moto import mock_aws
 from moto.backends import get_backend
@@ -23,6 +24,11 @@ from mailroom.sources.source import MAX_RECEIVES
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
 from tests import stage
+from tests.lagging_reads import LaggingReads
+
+from .partial_answers import AwsCall
+
+Between = Callable[[AwsCall, str, dict[str, Any]], dict[str, Any]]
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 BUS, QUEUE = "bus", "counting"
@@ -85,6 +91,9 @@ class Aws:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.tokens = TransactionTokens(lambda: self.clock)
+        self.reads = LaggingReads(lambda: self.clock)
+        self.between: Between = lambda call, _, parameters: call(parameters)
+        """Stands between our clients and AWS: sends the call's parameters, or others, and answers."""
         self._sqs = boto3.client("sqs")
         self._secrets = boto3.client("secretsmanager")
         clients.forget()
@@ -98,10 +107,23 @@ class Aws:
         self.queues = self._make_queues()
         self._make_destinations()
 
+    def stand_between(self, patch: pytest.MonkeyPatch) -> None:
+        """Let `between` have every call of our clients before their observers have it."""
+        make_call, own = BaseClient._make_api_call, (self._sqs, self._secrets)
+
+        def made(client: Any, operation: str, parameters: dict[str, Any]) -> Any:
+            def call(changed: dict[str, Any]) -> Any:
+                return make_call(client, operation, changed)
+
+            return call(parameters) if client in own else self.between(call, operation, parameters)
+
+        patch.setattr(BaseClient, "_make_api_call", made)
+
     def empty(self, clock: ManualClock) -> None:
         """Take everything out of tables and queues, and go by this clock."""
         self.clock = clock
         self.tokens.forget()
+        self.reads.forget()
         for table in _backend("dynamodb").tables.values():
             table.items.clear()
         _backend("secretsmanager").secrets.clear()
@@ -202,7 +224,10 @@ def aws_in_process() -> Iterator[Aws]:
         patch.setattr("moto.sqs.models.unix_time", lambda *_: aws.clock.now().timestamp())
         patch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # so that a part takes no five megabytes
         patch.setattr("moto.sqs.models.unix_time_millis", lambda *_: aws.clock.now().timestamp() * 1000)
-        yield aws
+        aws.stand_between(patch)
+        with aws.reads.attached():
+            yield aws
+        aws.reads.check()
     clients.forget()
 
 

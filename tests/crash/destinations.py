@@ -13,7 +13,7 @@ from mailroom.outbox.event import Envelope
 
 from .aws import ARRIVALS, FIFO_ARRIVALS, arn_of
 from .drain import Drain
-from .ledger import Finding, Flaw
+from .ledger import Finding, Flaw, refused_for_good
 from .world import World
 
 
@@ -31,7 +31,7 @@ class _DrainToPlace(Drain):
         yield from super().judge(world)
         arrived = [Envelope.from_json(body).id for body in world.aws.bodies(self.queue)]
         for event_id in self.ids:
-            if event_id not in arrived:
+            if event_id not in arrived and event_id not in refused_for_good(world):
                 yield Finding(Flaw.LOST, f"{event_id} is not in the queue")
         first, _, third = self.ids  # about one subject
         if {first, third} <= set(arrived) and arrived.index(first) > arrived.index(third):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.integration.outbox.conftest import Outbox
 
 from .harness import Scenario
-from .ledger import Finding, Flaw, nothing_waits
+from .ledger import Finding, nothing_waits, published
 from .world import World
 
 
@@ -25,6 +25,4 @@ class Drain(Scenario):
 
     def judge(self, world: World) -> Iterator[Finding]:
         yield from nothing_waits(world)
-        for event_id in self.ids:
-            if event_id not in world.journal.published:
-                yield Finding(Flaw.LOST, f"{event_id} was never published")
+        yield from published(world, self.ids)

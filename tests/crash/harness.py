@@ -16,8 +16,9 @@ from mailroom.clients import Call, observed
 from tests.faults import Died
 
 from .aws import Aws
-from .faults import Fault, Strikes
+from .faults import Fault, Strike, Strikes
 from .ledger import Finding, Flaw, sound
+from .partial_answers import REFUSALS, PartialRefusal
 from .world import World
 
 PAST_EVERY_WINDOW = 200
@@ -65,9 +66,10 @@ class Run:
     """
 
     scenario: str
-    strikes: Mapping[int, Fault]
+    strikes: Mapping[int, Strike]
     calls: list[Call]
     struck: Mapping[int, Call]
+    tries: int
     findings: list[Finding]
 
     def report(self) -> str:
@@ -116,11 +118,17 @@ class Harness:
         plain = self.run(scenario, {})
         if plain.findings:
             yield plain
-        for number in range(1, len(plain.calls) + 1):
+        for number, call in enumerate(plain.calls, 1):
             for fault in faults:
-                run = self._struck(scenario, {number: fault})
-                if run.findings:
-                    yield run
+                if fault.strikes(call):
+                    in_time = plain.tries if fault is Fault.ANSWER_LOST else None
+                    yield from self._wrong(scenario, {number: fault}, tries=in_time)
+
+    def partial_answers(self, scenario: type[Scenario]) -> Iterator[Run]:
+        """Run it with one entry of each call refused in each way; answer the runs that went wrong."""
+        for number, call in enumerate(self.run(scenario, {}).calls, 1):
+            for refusal in REFUSALS.get(call.operation, ()):
+                yield from self._wrong(scenario, {number: refusal})
 
     def pairs(self, scenario: type[Scenario], count: int, seed: int) -> Iterator[Run]:
         """Run it with two faults at random, the second perhaps in the recovery; answer the runs that went wrong."""
@@ -133,33 +141,57 @@ class Harness:
             if run.findings:
                 yield run
 
-    def run(self, kind: type[Scenario], strikes: Mapping[int, Fault]) -> Run:
-        """Run a scenario with these faults at these calls, let it recover, and judge it."""
+    def run(self, kind: type[Scenario], strikes: Mapping[int, Strike], *, tries: int | None = None) -> Run:
+        """Run a scenario with these faults at these calls, let it recover, and judge it.
+
+        Parameters
+        ----------
+        tries
+            How many tries it may take at most, where a fault is none that anybody should notice.
+        """
         world = World(self._aws, seed=crc32(kind.__name__.encode()))
+        world.final_refusals = {
+            each.code for each in strikes.values() if isinstance(each, PartialRefusal) and each.final
+        }
         scenario = kind()
         with _silence(), observed(world.journal):
             scenario.prepare(world)
+            self._aws.reads.catch_up_indexes()  # the stage was set a while ago
             caller = _Caller(scenario, world, strikes)
-            with observed(caller.strikes):
+            with observed(caller.strikes), self._between(caller.strikes):
                 findings = caller.until_done()
                 calls = list(caller.strikes.calls)
                 findings += caller.once_more()
+            if tries is not None and caller.tries > tries:
+                findings.append(Finding(Flaw.STUCK, f"took {caller.tries} tries instead of {tries}"))
             findings += [*sound(world, strikes.values()), *scenario.judge(world)]
-        run = Run(kind.__name__, strikes, calls, caller.strikes.struck, findings)
+        run = Run(kind.__name__, strikes, calls, caller.strikes.struck, caller.tries, findings)
         self._tally.add(run)
         return run
 
-    def _struck(self, scenario: type[Scenario], strikes: Mapping[int, Fault]) -> Run:
-        run = self.run(scenario, strikes)
+    def _wrong(
+        self, scenario: type[Scenario], strikes: Mapping[int, Strike], *, tries: int | None = None
+    ) -> Iterator[Run]:
+        run = self.run(scenario, strikes, tries=tries)
         assert run.struck.keys() == strikes.keys(), f"{scenario.__name__} is not repeatable: {run.report()}"
-        return run
+        if run.findings:
+            yield run
+
+    @contextmanager
+    def _between(self, strikes: Strikes) -> Iterator[None]:
+        undisturbed, self._aws.between = self._aws.between, strikes.between
+        try:
+            yield
+        finally:
+            self._aws.between = undisturbed
 
 
 class _Caller:
     """Whoever tries again: clients, wake-ups, deliveries, operators."""
 
-    def __init__(self, scenario: Scenario, world: World, strikes: Mapping[int, Fault]) -> None:
+    def __init__(self, scenario: Scenario, world: World, strikes: Mapping[int, Strike]) -> None:
         self.strikes = Strikes(strikes, self._another_takes_over)
+        self.tries = 0
         self._scenario = scenario
         self._world = world
         self._errors: list[str] = []
@@ -167,6 +199,7 @@ class _Caller:
     def until_done(self) -> list[Finding]:
         """Try until nothing is left to do, at first soon, then after every window is over."""
         for attempt in range(self._scenario.tries):
+            self.tries += 1
             if self._attempt():
                 return []
             self._world.clock.advance(min(2**attempt, LONGEST_PAUSE))

@@ -13,7 +13,7 @@ from mailroom.http.testing import ApiAnswer
 from mailroom.idempotency import COMPLETED
 from mailroom.outbox.table import DEAD, DISCARDED, SENT_PREFIX
 
-from .faults import Fault
+from .faults import Fault, Strike
 from .world import World
 
 
@@ -41,11 +41,25 @@ def once(what: str, count: int) -> Iterator[Finding]:
         yield Finding(Flaw.DUPLICATED, f"{what}: {count}")
 
 
-def sound(world: World, faults: Iterable[Fault]) -> Iterator[Finding]:
+def sound(world: World, faults: Iterable[Strike]) -> Iterator[Finding]:
     """Find what is wrong after whatever scenario."""
     yield from _events_are_somewhere(world)
     yield from _events_were_published(world, set(faults))
     yield from _order_was_kept(world)
+
+
+def published(world: World, ids: Iterable[str]) -> Iterator[Finding]:
+    """Find events that were never published, though no destination refused them for good."""
+    refused = refused_for_good(world)
+    for event_id in ids:
+        if event_id not in world.journal.published and event_id not in refused:
+            yield Finding(Flaw.LOST, f"{event_id} was never published")
+
+
+def refused_for_good(world: World) -> set[str]:
+    """Answer the events that are dead because a destination refused them for good."""
+    dead = (row for row in world.outbox if row["partition"] == DEAD)
+    return {row["event_id"] for row in dead if json.loads(row["failure"])["type"] in world.final_refusals}
 
 
 def nothing_waits(world: World) -> Iterator[Finding]:
@@ -115,7 +129,7 @@ def _row_is_whole(event_id: str, row: dict[str, Any]) -> Iterator[Finding]:
 _MAY_REPEAT = {Fault.DIES_BEFORE, Fault.DIES_AFTER, Fault.TIMES_OUT, Fault.OUTAGE, Fault.STALLS}
 
 
-def _events_were_published(world: World, faults: set[Fault]) -> Iterator[Finding]:
+def _events_were_published(world: World, faults: set[Strike]) -> Iterator[Finding]:
     published = Counter(world.journal.published)
     for event_id, rows in places(world).items():
         if any(row["partition"].startswith(SENT_PREFIX) for row in rows) and not published[event_id]:

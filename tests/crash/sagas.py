@@ -150,7 +150,7 @@ class StuckTransferIsRetried(_Transfer):
         _set_count("N", "1")
         for letter in world.aws.receive():
             world.aws.delete(letter["receiptHandle"])
-        for record in IdempotencyRow.scan(IdempotencyRow.status != COMPLETED):
+        for record in IdempotencyRow.scan(IdempotencyRow.status != COMPLETED, consistent_read=True):
             record.delete()
 
     def step(self, world: World) -> bool:

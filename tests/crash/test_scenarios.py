@@ -25,6 +25,13 @@ def test_nothing_is_lost_doubled_or_stuck__whichever_call_fails_in_whichever_way
 
 
 @scenarios
+def test_nothing_is_lost_doubled_or_stuck__whichever_call_is_answered_in_part(
+    harness: Harness, scenario: type[Scenario]
+) -> None:
+    _nothing(harness.partial_answers(scenario))
+
+
+@scenarios
 def test_nothing_is_lost_doubled_or_stuck__with_two_faults_at_random(
     harness: Harness, scenario: type[Scenario]
 ) -> None:

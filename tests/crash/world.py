@@ -146,6 +146,8 @@ class World:
         self.deployment = Deployment(stage="test", queues=aws.queues)
         self.destination: Publisher | None = None
         self.settings = SETTINGS
+        self.final_refusals: set[str] = set()
+        """The codes with which a destination refuses an entry of this run for good."""
         self.journal = Journal(on_bus=aws.send)
         Receiver.broken = False
         aws.empty(self.clock)
