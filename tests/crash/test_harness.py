@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pynamodb.exceptions import PutError
 
+from app.owners import Owner
 from mailroom import clients, idempotency, transaction
 from mailroom.clients import observed
 from mailroom.dead_letters.consumer import ConsumerLetters
@@ -21,6 +23,7 @@ from .aws import Aws, TransactionTokens
 from .faults import Fault, Strikes
 from .harness import Harness, Scenario, Tally
 from .ledger import Finding, Flaw
+from .partial_answers import PartialRefusal
 from .scenarios import Consume, DrainToMemory, Post, RedriveToConsumer, RetryDieRedrive
 from .world import World
 
@@ -150,6 +153,32 @@ def test_a_refusal_lasts_as_long_as_it_says(aws: Aws, world: World, fault: Fault
     assert refused == refusals
 
 
+def test_a_conditional_write_whose_answer_was_lost_meets_itself(aws: Aws, world: World) -> None:
+    owner = Owner("owner-1")
+    with observed(Strikes({1: Fault.ANSWER_LOST}, lambda: None)), pytest.raises(PutError, match="ConditionalCheck"):
+        owner.save(condition=Owner.id.does_not_exist())
+    assert [row["id"] for row in aws.items("owners")] == ["owner-1"]
+
+
+def test_an_entry_that_is_refused_by_itself_is_not_sent__and_the_others_are(
+    aws: Aws, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws, "between", Strikes({1: PartialRefusal("Busy")}, lambda: None).between)
+    entries: Any = [{"Id": name, "MessageBody": name} for name in ("first", "second")]
+    answer = clients.sqs().send_message_batch(QueueUrl=aws.queues["counting"], Entries=entries)
+    assert [(each["Id"], each["Code"]) for each in answer["Failed"]] == [("first", "Busy")]
+    assert aws.bodies("counting") == ["second"]
+
+
+def test_a_call_whose_only_entry_is_refused_counts_all_the_same(
+    aws: Aws, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strikes = Strikes({1: PartialRefusal("InternalFailure")}, lambda: None)
+    monkeypatch.setattr(aws, "between", strikes.between)
+    answer = clients.events().put_events(Entries=[{"Source": "test", "DetailType": "test", "Detail": "{}"}])
+    assert (answer["FailedEntryCount"], len(strikes.calls), list(strikes.struck)) == (1, 1, [1])
+
+
 # What it is there to find
 
 
@@ -209,9 +238,17 @@ def deletes_a_dead_message_before_it_is_sent_again(patch: pytest.MonkeyPatch) ->
     patch.setattr(ConsumerLetters, "_take_one", take_one)
 
 
+def does_not_know_its_own_take(patch: pytest.MonkeyPatch) -> None:
+    def still_running(_: Any) -> Any:
+        raise idempotency.StillRunning("somebody is at work", 1)
+
+    patch.setattr(idempotency, "_before_our_take", still_running)
+
+
 @pytest.mark.parametrize(
     ("broken", "scenario", "faults", "flaw"),
     [
+        (does_not_know_its_own_take, Post, [Fault.ANSWER_LOST], Flaw.STUCK),
         (completes_after_the_commit, Post, list(Fault), Flaw.DUPLICATED),
         (completes_what_another_took_over, Post, [Fault.STALLS], Flaw.DUPLICATED),
         (keeps_no_records, Consume, list(Fault), Flaw.DUPLICATED),
