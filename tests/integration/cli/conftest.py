@@ -33,7 +33,8 @@ class Stage(DyingStage):
     """The stage in which things die, with a job, and with what starts the job, the consumer and the relay."""
 
     def __init__(self, runtime: Runtime, clock: ManualClock, events: Outbox) -> None:
-        super().__init__(runtime, clock, events)
+        # Attached to nothing: no read lags here.
+        super().__init__(runtime, clock, events, LaggingReads(lambda: clock))
         for end in (DEAD, UNDELIVERED):
             self.queues[f"{JOB}{end}"] = clients.sqs().create_queue(QueueName=f"{JOB}{end}")["QueueUrl"]
         self.deployment = Deployment(
@@ -96,7 +97,7 @@ class Command:
 @pytest.fixture
 def stage(runtime: Runtime, clock: ManualClock, outbox: Outbox) -> Stage:
     BEHAVE.clear()
-    return Stage(runtime, clock, outbox, LaggingReads(lambda: clock))  # attached to nothing: no read lags here
+    return Stage(runtime, clock, outbox)
 
 
 @pytest.fixture
