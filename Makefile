@@ -44,8 +44,7 @@ export JSII_SILENCE_WARNING_UNTESTED_NODE_VERSION := 1
 
 TESTS ?= tests/unit tests/integration tests/contract tests/infra
 
-# One process a core; tests of one group stay in one process: see tests/conftest.py.
-parallel := -n auto --dist loadgroup
+parallel := -n auto
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

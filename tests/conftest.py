@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,19 +27,14 @@ os.environ.pop("AWS_ENDPOINT_URL", None)
 def pytest_configure(config: pytest.Config) -> None:
     """Let order and examples follow one seed, which the first line of the run names."""
     generated.seed(config)
-    config.addinivalue_line("markers", "xdist_group(name): tests that stay together where several processes share them")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep what is synthesized, and CDK's own process, in one of the processes that share the tests."""
-    if item.nodeid.startswith("tests/infra/") and "/test_handlers.py" not in item.nodeid:
-        item.add_marker(pytest.mark.xdist_group("infra"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share the tests out so that one process begins with all that is synthesized, and the others take the rest."""
+    from tests.sharing import Sharing  # noqa: PLC0415 - only where several processes share the tests
 
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes long and cannot be shared, so that no process waits for it in the end."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    return Sharing(config, log)
 
 
 from tests import generated  # noqa: E402 - after the environment that they are imported in

@@ -38,6 +38,7 @@ def crowded(stage: Callable[[str], StageConfig], tmp_path_factory: pytest.TempPa
         outdir=str(tmp_path_factory.mktemp("crowded")),
         analytics_reporting=False,
         context={"@aws-cdk/core:stackResourceLimit": 0},
+        builtin_cloud_formation_validation=False,  # it takes most of the time, and other tests have it
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Application, "discover", lambda: replace(found, consumers=many))
