@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,12 @@ os.environ.pop("AWS_ENDPOINT_URL", None)
 def pytest_configure(config: pytest.Config) -> None:
     """Let order and examples follow one seed, which the first line of the run names."""
     generated.seed(config)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over what is imported by now, which is most of what there is."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""moto without the two detours that took half of its time in these tests; what it answers stays the same."""
+"""moto without the detours that took half of its time in these tests; what it answers stays the same."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+from moto.core import responses
 from moto.core.serialize import BaseJSONSerializer
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Node
 
@@ -14,6 +15,8 @@ def make_quick(patch: pytest.MonkeyPatch) -> None:
     """Let moto take the short way until the patch is undone."""
     patch.setattr(BaseJSONSerializer, "_serialize_type_structure", _serialize)
     patch.setattr(DepthFirstTraverser, "traverse_node_recursively", _traverse)
+    for name in ("camelcase_to_underscores", "method_names_from_class"):  # of the same few operations and classes
+        patch.setattr(responses, name, cache(getattr(responses, name)))
 
 
 _serialize_any = BaseJSONSerializer._serialize_type_structure
