@@ -30,6 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
     generated.seed(config)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how to run the same again, in the same order with the same examples."""
+    terminalreporter.write_line(f"The order and the examples of this run: --randomly-seed={config.option.randomly_seed}")
+
+
 def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what is imported by now, which is most of what there is."""
     gc.collect()
