@@ -90,8 +90,8 @@ lint: $(venv) ## Check style, formatting and the direction of imports
 
 types: $(venv) ## Check types
 	@mkdir -p build
-	cd build && MYPYPATH=../layers/mailroom/python:../layers/app/python:.. \
-	  ../.venv/bin/mypy --config-file ../pyproject.toml -p mailroom -p app -p infra -p local
+	@local/step "types" bash -ec 'cd build && MYPYPATH=../layers/mailroom/python:../layers/app/python:.. \
+	  ../.venv/bin/mypy --config-file ../pyproject.toml -p mailroom -p app -p infra -p local'
 
 format: $(venv) ## Format the code and mend what the linter can
 	.venv/bin/ruff check --fix

@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say how to run the same again, in the same order with the same examples."""
-    terminalreporter.write_line(f"The order and the examples of this run: --randomly-seed={config.option.randomly_seed}")
+    terminalreporter.write_line(f"Order and examples of this run: --randomly-seed={config.option.randomly_seed}")
 
 
 def pytest_collection_finish() -> None:
