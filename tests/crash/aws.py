@@ -24,6 +24,7 @@ from mailroom.sources.source import MAX_RECEIVES
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
 from tests import stage
+from tests.quick_moto import make_quick
 from tests.lagging_reads import LaggingReads
 
 from .partial_answers import AwsCall
@@ -220,6 +221,7 @@ def arn_of(service: str, name: str) -> str:
 def aws_in_process() -> Iterator[Aws]:
     """Stand in for AWS inside the block; its queues go by the clock of whatever run is on."""
     with mock_aws(), pytest.MonkeyPatch.context() as patch:
+        make_quick(patch)
         aws = Aws()
         patch.setattr("moto.sqs.models.unix_time", lambda *_: aws.clock.now().timestamp())
         patch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # so that a part takes no five megabytes
