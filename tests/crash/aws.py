@@ -24,8 +24,8 @@ from mailroom.sources.source import MAX_RECEIVES
 from mailroom.testing import ManualClock
 from mailroom.timings import Timings
 from tests import stage
-from tests.quick_moto import make_quick
 from tests.lagging_reads import LaggingReads
+from tests.quick_moto import make_quick
 
 from .partial_answers import AwsCall
 
