@@ -48,7 +48,7 @@ class HungUp(Exception):
 class FakeRabbitMq:
     """A broker on a port of 127.0.0.1, which takes every message unless `answer` says otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, thread_name: str = "rabbitmq") -> None:
         self.delivered: list[Delivery] = []
         """What was taken, in order."""
         self.connections = 0
@@ -58,7 +58,8 @@ class FakeRabbitMq:
         """What happens before the broker says anything."""
         self._listener = socket.create_server((HOST, 0))
         self.port: int = self._listener.getsockname()[1]
-        self._threads = [Thread(target=self._accept, daemon=True)]
+        self._thread_name = thread_name
+        self._threads = [Thread(target=self._accept, name=thread_name, daemon=True)]
         self._threads[0].start()
 
     def close(self) -> None:
@@ -80,7 +81,7 @@ class FakeRabbitMq:
             while True:
                 connection, _ = self._listener.accept()
                 self.connections += 1
-                thread = Thread(target=self._talk, args=(connection,), daemon=True)
+                thread = Thread(target=self._talk, name=self._thread_name, args=(connection,), daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
@@ -240,9 +241,9 @@ def hang_up_after_taking(conversation: Conversation, tag: int, delivery: Deliver
 
 
 @contextmanager
-def fake_rabbitmq() -> Iterator[FakeRabbitMq]:
-    """Run a broker inside the block."""
-    broker = FakeRabbitMq()
+def fake_rabbitmq(thread_name: str = "rabbitmq") -> Iterator[FakeRabbitMq]:
+    """Run a broker inside the block, in threads of this name."""
+    broker = FakeRabbitMq(thread_name)
     try:
         yield broker
     finally:

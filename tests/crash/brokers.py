@@ -18,6 +18,7 @@ from mailroom.publishers.broker import BrokerPublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from tests.contract.brokers import KafkaDestination, RabbitMqDestination
 from tests.contract.fake_rabbitmq import fake_rabbitmq
+from tests.leftovers import SHARED
 
 from .drain import Drain
 from .journal import Journal
@@ -32,7 +33,7 @@ _started = ExitStack()
 @cache
 def rabbitmq() -> RabbitMqDestination:
     """Answer the exchange."""
-    destination = RabbitMqDestination(_started.enter_context(fake_rabbitmq()))
+    destination = RabbitMqDestination(_started.enter_context(fake_rabbitmq(SHARED)))
     _started.callback(destination.publisher.close)
     return destination
 
