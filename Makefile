@@ -48,7 +48,7 @@ parallel := -n auto
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run up down test test-runtime grants e2e crash check lint types format openapi build build-aws synth deploy bench clean lock
+.PHONY: help run up down test test-runtime grants e2e crash check lint types format openapi build build-aws synth deploy bench mutants clean lock
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | awk -F'\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -113,6 +113,14 @@ deploy: $(venv) $(cdk) $(stage_layers) ## Deploy STAGE to the AWS account of you
 
 bench: $(venv) ## Run the benchmarks in bench, all or those that ONLY=relay,report names
 	@$(python) bench $(if $(ONLY),--only '$(ONLY)')
+
+mutants: $(venv) $(node) build/mutmut/.installed ## Break the code that carries the guarantees, and show what no test notices (ONLY="lease relay", AGAIN=1)
+	@$(python) -m local.mutants $(ONLY) $(if $(AGAIN),--again)
+
+build/mutmut/.installed: locks/mutants.txt .venv/.requirements
+	@local/step "the mutation tester mutmut (build/mutmut)" bash -ec 'rm -rf build/mutmut; \
+	  $(run_uv) $(install) --python .venv/bin/python --target build/mutmut -r locks/mutants.txt'
+	@touch $@
 
 clean: ## Remove everything make made (stops the local stack first)
 	@if [ -e build/local/emulator.lock ]; then $(python) -m local down; fi

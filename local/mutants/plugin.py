@@ -1,0 +1,42 @@
+"""A plugin of pytest for its runs under mutmut."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STATISTICS = Path("mutmut-stats.json")
+"""Where mutmut keeps how long each test took, in the folder that the tests run in."""
+
+# mutmut 3.8 reads a name that pytest 9.2 no longer has.
+pytest.Item._nodeid = property(lambda item: item.nodeid)  # type: ignore[attr-defined]
+
+_kept: dict[str, Any] = {}
+_open = ExitStack()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> object | None:
+    """Keep AWS in process from one session to the next: each mutant's process begins with it, emptied."""
+    if fixturedef.argname != "moto_account":
+        return None
+    if "moto_account" not in _kept:
+        # A heavy import, and not every part needs it.
+        double = import_module("tests.moto_account")
+        _kept["moto_account"] = _open.enter_context(double.moto_account())
+    value: object = _kept["moto_account"]
+    fixturedef.cached_result = (value, fixturedef.cache_key(request), None)  # type: ignore[arg-type]
+    return value
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the quickest tests first: a run ends at the first that notices the mutant."""
+    if STATISTICS.exists():
+        seconds = json.loads(STATISTICS.read_text())["duration_by_test"]
+        items.sort(key=lambda item: seconds.get(item.nodeid, 0))
