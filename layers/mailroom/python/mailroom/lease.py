@@ -7,6 +7,7 @@ holder stops twice the skew earlier by its own. So however their clocks differ, 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from threading import RLock
@@ -159,9 +160,7 @@ class HeldLease:
         return LeaseLost(f"the lease {self.name} (token {self.token}) is someone else's; nothing was written")
 
     def _change(self, expression: str, values: dict[str, Any], *, also: str = "") -> None:
-        names = {
-            f"#{name.strip('#')}": name.strip("#") for name in expression.replace("=", " ").split() if name[0] == "#"
-        }
+        names = {f"#{name}": name for name in re.findall(r"#(\w+)", expression)}
 
         def change() -> None:
             _update(
@@ -199,7 +198,7 @@ class Lease:
         except _Refused as error:
             # Ours after all: the first answer was lost, and the repetition met our own name. What was there
             # before is lost with it, so the successor's caution applies.
-            if error.item.get("holder", {}).get("S") != holder:
+            if error.item.get("holder") != {"S": holder}:
                 return None
             old, token, was_clean = error.item, int(error.item["token"]["N"]), False
         held = HeldLease(self._name, runtime, holder=holder, token=token, was_clean=was_clean, memo=_memo(old))
