@@ -85,6 +85,49 @@ def test_a_holder_whose_clock_was_set_back_stops_in_time_all_the_same(runtime: R
         held.ensure()
 
 
+def test_a_holder_whose_clock_was_set_forward_stops(runtime: Runtime, clock: ManualClock) -> None:
+    held = take(runtime)
+    clock.jump(3600)
+    with pytest.raises(LeaseLost, match="ran out"):
+        held.ensure()
+
+
+def test_a_holder_stops_twice_the_skew_before_the_end(runtime: Runtime, clock: ManualClock, calls: CallCounter) -> None:
+    held = take(runtime)
+    timings = runtime.timings
+    clock.advance(timings.lease - 2 * timings.clock_skew)
+    assert held.remaining() == 0
+    with pytest.raises(LeaseLost, match="ran out"):
+        held.ensure()
+    assert calls.counts == {"UpdateItem": 1}
+
+
+def test_a_holder_goes_on__until_twice_the_skew_before_the_end(runtime: Runtime, clock: ManualClock) -> None:
+    held = take(runtime)
+    timings = runtime.timings
+    clock.advance(timings.lease - 2 * timings.clock_skew - 0.5)
+    assert held.remaining() == 0.5
+    held.ensure()
+    assert held.remaining() == timings.lease - 2 * timings.clock_skew
+
+
+def test_it_is_not_renewed__before_half_of_it_is_used_up(
+    runtime: Runtime, clock: ManualClock, calls: CallCounter
+) -> None:
+    clock.advance(3600)
+    held = take(runtime)
+    clock.advance(runtime.timings.lease / 2 - 1)
+    held.ensure()
+    assert calls.counts == {"UpdateItem": 1}
+
+
+def test_it_is_renewed__when_half_of_it_is_used_up(runtime: Runtime, clock: ManualClock, calls: CallCounter) -> None:
+    held = take(runtime)
+    clock.advance(runtime.timings.lease / 2)
+    held.ensure()
+    assert calls.counts == {"UpdateItem": 2}
+
+
 def test_it_is_renewed__once_half_of_it_is_used_up(runtime: Runtime, clock: ManualClock) -> None:
     held = take(runtime)
     for _ in range(10):
