@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from uuid import UUID
+
 import pytest
 
 from app.events import RepoCreated
 from app.owners import Owner
 from app.repos import Repo
+from mailroom.clients import Call
 from mailroom.failures import FailureKind, Unavailable, failure_of
 from mailroom.needs import Access
 from mailroom.outbox.event import EventRefused, shard_of_subject
 from mailroom.outbox.table import OutboxRow, pending
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
-from mailroom.transaction import CommitConflict, RowRefused, SameItemTwice, TooManyItems
+from mailroom.transaction import (
+    CommitConflict,
+    Operation,
+    OperationKind,
+    RowRefused,
+    SameItemTwice,
+    TooManyItems,
+    write,
+)
 from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork
 from tests.faults import Died, cancelled, died, failing, throttled, timed_out
 
@@ -160,6 +172,48 @@ def test_what_is_forgotten_is_neither_written_nor_told(work: UnitOfWork, calls: 
     assert (told, calls.calls) == ([], [])
 
 
+def test_a_hundred_items_are_written(work: UnitOfWork) -> None:
+    for number in range(100):
+        work.save(Owner(f"owner-{number}"))
+    work.commit()
+    assert len(list(Owner.scan())) == 100
+
+
+def test_a_deleted_row_is_gone(runtime: Runtime, work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    work.delete(Repo.get("1"))
+    work.commit()
+    assert list(Repo.scan()) == []
+
+
+def test_a_row_that_was_changed_since_is_not_deleted(runtime: Runtime, work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    stale, current = Repo.get("1"), Repo.get("1")
+    work.save(current)
+    work.commit()
+    work.delete(stale)
+    with pytest.raises(RowChanged, match="repos 1"):
+        work.commit()
+    assert Repo.get("1").version == 2
+
+
+def test_a_commit_depends_on_a_row_by_its_whole_key(work: UnitOfWork) -> None:
+    there = OutboxRow(pending(0), work.publish(created()))
+    there.partition = pending(int(there.event_id.rpartition("-")[2]))
+    work.commit()
+    missing = ValueError("the event is gone")
+    work.save(Owner("owner-1"))
+    work.depend_on(Operation(OperationKind.CHECK, there, missing, OutboxRow.event_id.exists()))
+    work.commit()
+    work.save(Owner("owner-2"))
+    work.depend_on(Operation(OperationKind.CHECK, OutboxRow(there.partition, "x"), missing, OutboxRow.type.exists()))
+    with pytest.raises(ValueError, match="gone"):
+        work.commit()
+    assert [owner.id for owner in Owner.scan()] == ["owner-1"]
+
+
 def test_one_row_twice_is_refused__before_anything_is_sent(work: UnitOfWork, calls: CallCounter) -> None:
     work.save(Owner("owner-1"))
     work.update(Owner("owner-1"), [Owner.repo_count.add(1)])
@@ -178,9 +232,10 @@ def test_a_condition_of_a_later_kind_raises_its_own_error(runtime: Runtime, work
     assert list(Repo.scan(consistent_read=True)) == []
 
 
-def test_a_conflict_is_tried_again__and_then_named(work: UnitOfWork) -> None:
+@pytest.mark.parametrize("code", ["TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"])
+def test_a_conflict_is_tried_again__and_then_named(work: UnitOfWork, code: str) -> None:
     work.save(Owner("owner-1"))
-    conflict = cancelled({"Code": "TransactionConflict"})
+    conflict = cancelled({"Code": code})
     with failing("TransactWriteItems", conflict, times=100) as fault, pytest.raises(CommitConflict):
         work.commit()
     assert len(fault.struck) == 5
@@ -236,6 +291,29 @@ def test_a_commit_in_doubt_is_sent_again_under_the_same_token(work: UnitOfWork, 
     tokens = [call.parameters["ClientRequestToken"] for call in calls.calls]
     assert len(tokens) == 2
     assert len(set(tokens)) == 1
+
+
+def test_each_commit_has_a_token_of_its_own(work: UnitOfWork, calls: CallCounter) -> None:
+    """DynamoDB takes a second transaction under one token for a repetition of the first, and writes nothing."""
+    for number in range(2):
+        work.save(Owner(f"owner-{number}"))
+        work.commit()
+    tokens = [call.parameters["ClientRequestToken"] for call in calls.calls]
+    assert len(set(tokens)) == 2
+    assert all(UUID(token) for token in tokens)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_asked"), [(cancelled({"Code": "TransactionConflict"}), False), (timed_out, True)]
+)
+def test_only_a_commit_in_doubt_is_asked_about(
+    runtime: Runtime, error: Callable[[Call], BaseException], is_asked: bool
+) -> None:
+    asked: list[str] = []
+    operation = Operation(OperationKind.PUT, Owner("owner-1"), ValueError())
+    with failing("TransactWriteItems", error, times=99), pytest.raises(Unavailable):
+        write([operation], runtime, took_effect=lambda: bool(asked.append("was it written?")))
+    assert bool(asked) is is_asked
 
 
 def test_a_process_that_dies_at_the_commit_has_written_all_or_nothing(work: UnitOfWork) -> None:
