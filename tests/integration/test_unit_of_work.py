@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from uuid import UUID
 
 import pytest
+from ulid import ULID
 
 from app.events import RepoCreated
 from app.owners import Owner
@@ -13,9 +15,11 @@ from app.repos import Repo
 from mailroom.clients import Call
 from mailroom.failures import FailureKind, Unavailable, failure_of
 from mailroom.needs import Access
-from mailroom.outbox.event import EventRefused, shard_of_subject
-from mailroom.outbox.table import OutboxRow, pending
+from mailroom.outbox.event import EventRefused, shard_of_id, shard_of_subject
+from mailroom.outbox.relay import Relay
+from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, pending, size_of
 from mailroom.runtime import Runtime
+from mailroom.telemetry import traced
 from mailroom.testing import ManualClock
 from mailroom.transaction import (
     CommitConflict,
@@ -128,6 +132,44 @@ def test_an_event_too_large_for_the_outbox_is_refused__when_it_is_added(work: Un
     assert calls.calls == []
 
 
+def test_an_event_that_just_fits_the_outbox_is_taken__and_not_one_byte_more(work: UnitOfWork) -> None:
+    work.publish(created())
+    work.commit()
+    (row,) = events()
+    room = MAX_EVENT_BYTES - size_of(row.serialize())
+    work.publish(created("tool" + "x" * room))
+    with pytest.raises(EventTooLarge):
+        work.publish(created("tool" + "x" * (room + 1)))
+
+
+def test_events_of_a_subject_lie_in_its_shard(work: UnitOfWork) -> None:
+    for number in range(10):
+        row = repo(repo_id=str(number))
+        assert shard_of_id(work.publish(created(), about=row)) == shard_of_subject(f"repos/{number}")
+
+
+def test_an_event_carries_the_trace_that_it_was_added_in(runtime: Runtime, work: UnitOfWork) -> None:
+    with traced(None, runtime.random) as trace:
+        work.publish(created())
+    work.commit()
+    assert [event.traceparent for event in events()] == [trace]
+
+
+def test_new_ids_follow_the_clock(work: UnitOfWork, clock: ManualClock) -> None:
+    first = work.new_id()
+    assert ULID.from_str(first).datetime == clock.now()
+    clock.advance(0.001)
+    assert work.new_id() > first
+
+
+def test_time_is_up__at_the_deadline(runtime: Runtime, clock: ManualClock) -> None:
+    work = UnitOfWork(runtime, ACCESS, deadline=clock.monotonic() + 10)
+    clock.advance(9)
+    assert not work.out_of_time()
+    clock.advance(1)
+    assert work.out_of_time()
+
+
 def test_the_room_for_the_failure_is_kept_free(work: UnitOfWork) -> None:
     work.publish(created("x" * 380_000))
     work.commit()
@@ -166,6 +208,7 @@ def test_what_is_forgotten_is_neither_written_nor_told(work: UnitOfWork, calls: 
     work.publish(created(), about=row)
     work.save(row)
     work.once_written(lambda: told.append("written"))
+    assert work.has_changes
     work.forget()
     assert not work.has_changes
     work.commit()
@@ -197,6 +240,71 @@ def test_a_row_that_was_changed_since_is_not_deleted(runtime: Runtime, work: Uni
     with pytest.raises(RowChanged, match="repos 1"):
         work.commit()
     assert Repo.get("1").version == 2
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_row_is_deleted_under_its_version_and_the_callers_condition(work: UnitOfWork, holds: bool) -> None:
+    work.save(repo())
+    work.commit()
+    work.delete(Repo.get("1"), condition=Repo.name == ("tool" if holds else "other"))
+    if holds:
+        work.commit()
+    else:
+        with pytest.raises(RowChanged):
+            work.commit()
+    assert [row.id for row in Repo.scan()] == ([] if holds else ["1"])
+
+
+def test_a_stale_row_is_not_deleted__though_the_callers_condition_holds(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    stale = Repo.get("1")
+    work.save(Repo.get("1"))
+    work.commit()
+    work.delete(stale, condition=Repo.name == "tool")
+    with pytest.raises(RowChanged):
+        work.commit()
+
+
+def test_a_stale_row_is_not_saved__though_the_callers_condition_holds(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    stale = Repo.get("1")
+    work.save(Repo.get("1"))
+    work.commit()
+    work.save(stale, condition=Repo.name == "tool")
+    with pytest.raises(RowChanged):
+        work.commit()
+
+
+def test_a_row_is_not_saved__when_the_callers_condition_does_not_hold(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    work.save(Repo.get("1"), condition=Repo.name == "other", refused=ValueError("another name"))
+    with pytest.raises(ValueError, match="another name"):
+        work.commit()
+
+
+def test_a_commit_may_depend_on_a_row_that_it_does_not_write(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    read = Repo.get("1")
+    work.unchanged(read)
+    work.save(Owner("owner-1"))
+    work.commit()
+    work.save(Repo.get("1"))
+    work.commit()
+    work.unchanged(read)
+    work.save(Owner("owner-2"))
+    with pytest.raises(RowChanged, match="repos 1"):
+        work.commit()
+    assert [owner.id for owner in Owner.scan()] == ["owner-1"]
+
+
+def test_a_row_that_is_written_may_be_depended_on(runtime: Runtime) -> None:
+    work = UnitOfWork(runtime, Access(writes=(Repo,)))
+    work.unchanged(repo())
+    work.commit()
 
 
 def test_a_commit_depends_on_a_row_by_its_whole_key(work: UnitOfWork) -> None:
@@ -326,16 +434,18 @@ def test_a_process_that_dies_at_the_commit_has_written_all_or_nothing(work: Unit
 
 
 @pytest.mark.parametrize(
-    ("touch", "word"),
+    ("touch", "what"),
     [
-        (lambda work: work.get(Owner, "owner-1"), "reads"),
-        (lambda work: work.unchanged(repo()), "reads"),
-        (lambda work: work.save(Owner("owner-1")), "writes"),
-        (lambda work: work.publish(created()), "publishes"),
+        (lambda work: work.get(Owner, "owner-1"), "reads=[Owner]"),
+        (lambda work: work.page(Repo, Repo.of_owner, "owner-1", after=None, limit=1), "reads=[Repo]"),
+        (lambda work: work.unchanged(repo()), "reads=[Repo]"),
+        (lambda work: work.save(Owner("owner-1")), "writes=[Owner]"),
+        (lambda work: work.publish(created()), "publishes=[RepoCreated]"),
+        (lambda work: work.use(Relay), "uses=[Relay]"),
     ],
 )
 def test_what_is_not_declared_is_refused__as_it_would_be_once_deployed(
-    runtime: Runtime, touch: object, word: str
+    runtime: Runtime, touch: object, what: str
 ) -> None:
-    with pytest.raises(NotDeclared, match=word):
+    with pytest.raises(NotDeclared, match=re.escape(f"add {what}")):
         touch(UnitOfWork(runtime, Access()))  # type: ignore[operator]
