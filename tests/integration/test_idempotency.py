@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from app.owners import Owner
-from mailroom.failures import Failure
+from mailroom.clients import Call, observed
+from mailroom.clock import timestamp
+from mailroom.failures import Failure, Permanent
 from mailroom.idempotency import Idempotency, IdempotencyRow, KeyReused, StillRunning, Superseded, taken
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
@@ -187,6 +189,15 @@ def test_a_commit_that_never_came_through_fails__and_can_be_repeated(till: Till)
     assert till.count == 1
 
 
+def test_a_commit_in_doubt_whose_record_cannot_be_read_does_not_count(till: Till) -> None:
+    with (
+        failing("TransactWriteItems", timed_out, times=100),
+        failing("GetItem", throttled, times=100),
+        pytest.raises(Exception, match="did not come through"),
+    ):
+        till.add()
+
+
 def test_a_key_is_forgotten_by_our_clock(till: Till, clock: ManualClock) -> None:
     till.add()
     clock.advance(DAY - 1)
@@ -280,3 +291,62 @@ def test_a_kept_failure_is_what_the_next_attempt_finds(runtime: Runtime) -> None
         idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
     assert Failure.from_json(record().failure).message == "the reason"
     assert (record().status, record().attempts) == ("FAILED", 1)
+
+
+def test_a_kept_failure_says_when_it_failed__and_when_it_first_did(runtime: Runtime, clock: ManualClock) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
+
+    def fail() -> None:
+        raise ValueError("the reason")
+
+    times = []
+    for _ in range(2):
+        times.append(timestamp(clock.now()))
+        with pytest.raises(ValueError, match="the reason"):
+            idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+        clock.advance(60)
+    assert (record().first_failed_at, record().failed_at) == tuple(times)
+
+
+def test_a_redriven_message_counts_its_attempts_from_one(runtime: Runtime) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
+
+    def fail() -> None:
+        raise Permanent("never")
+
+    def die() -> None:
+        raise Died
+
+    for _ in range(3):
+        with pytest.raises(Permanent):
+            idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+    with pytest.raises(Died):
+        idempotency.run(key="key", act=die, remaining_ms=1000, message_id="m-2")
+    assert record().attempts == 1
+
+
+def test_a_redriven_message_does_not_count_anew__once_another_attempt_has_its_record(runtime: Runtime) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
+
+    def fail() -> None:
+        raise Permanent("never")
+
+    with pytest.raises(Permanent):
+        idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+
+    class TakenOver:
+        """Another attempt takes the record over as soon as it is taken."""
+
+        done = False
+
+        def before(self, call: Call) -> None: ...
+
+        def after(self, call: Call, answer: dict[str, Any]) -> None:
+            if not self.done:
+                self.done = True
+                row = record()
+                row.update([IdempotencyRow.attempts.set(7), IdempotencyRow.in_progress_until.add(1)])
+
+    with observed(TakenOver()), pytest.raises(Permanent):
+        idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-2")
+    assert (record().attempts, record().status) == (7, "INPROGRESS")
