@@ -16,6 +16,7 @@ from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, answer_lost, died, failing, refused, throttled, timed_out
+from tests.log_lines import Lines
 
 from .conftest import CallCounter
 from .lagging import lagging_reads  # noqa: F401 - for every test here
@@ -155,7 +156,7 @@ def test_an_attempt_that_outlived_its_window_commits_nothing__though_the_other_h
     assert till.add() == ({"run": 2}, True)
 
 
-def test_a_late_attempt_that_fails_does_not_remove_anothers_record(till: Till, clock: ManualClock) -> None:
+def test_a_late_attempt_that_fails_does_not_remove_anothers_record(till: Till, clock: ManualClock, logs: Lines) -> None:
     def stall_and_fail() -> None:
         till.between = lambda: None  # type: ignore[method-assign]
         clock.advance(11)
@@ -166,6 +167,24 @@ def test_a_late_attempt_that_fails_does_not_remove_anothers_record(till: Till, c
     with pytest.raises(ValueError, match="too late"):
         till.add()
     assert record().status == "COMPLETED"
+    assert logs() == []
+
+
+def test_a_late_attempt_that_fails_does_not_open_anothers_record(
+    till: Till, runtime: Runtime, clock: ManualClock, logs: Lines
+) -> None:
+    def stall_and_fail() -> None:
+        till.between = lambda: None  # type: ignore[method-assign]
+        clock.advance(11)
+        till.add()
+        raise ValueError("too late anyway")
+
+    till.idempotency = Idempotency(runtime, prefix="till", life=DAY, failing_as="till")
+    till.between = stall_and_fail  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="too late"):
+        till.add()
+    assert record().status == "COMPLETED"
+    assert logs() == []
 
 
 def test_no_time_left_is_a_window_of_no_length__not_an_endless_one(till: Till, clock: ManualClock) -> None:
@@ -254,13 +273,14 @@ def test_a_take_that_is_throttled_fails_as_such(till: Till) -> None:
     assert till.runs == 0
 
 
-def test_the_failure_stands__though_the_record_cannot_be_opened(till: Till) -> None:
+def test_the_failure_stands_and_it_is_logged__though_the_record_cannot_be_opened(till: Till, logs: Lines) -> None:
     def fail() -> None:
         raise ValueError("the reason")
 
     till.between = fail  # type: ignore[method-assign]
     with failing("DeleteItem", throttled, times=100), pytest.raises(ValueError, match="the reason"):
         till.add()
+    assert [(line["message"], line["record"]) for line in logs()] == [("record left open", record().id)]
 
 
 def test_work_that_never_commits_is_our_own_error(runtime: Runtime) -> None:
