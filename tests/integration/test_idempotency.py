@@ -225,6 +225,15 @@ def test_a_key_is_forgotten_by_our_clock(till: Till, clock: ManualClock) -> None
     assert till.add() == ({"run": 2}, False)
 
 
+def test_a_key_that_was_forgotten_had_no_failure_before(till: Till, clock: ManualClock) -> None:
+    before = []
+    till.between = lambda: before.append(taken().before)  # type: ignore[method-assign, union-attr]
+    till.add()
+    clock.advance(DAY + 1)
+    till.add()
+    assert before == [None, None]
+
+
 def test_a_take_that_meets_a_commit_is_tried_again__then_told_to_wait(till: Till) -> None:
     with failing("UpdateItem", refused("TransactionConflictException")):
         assert till.add() == ({"run": 1}, False)

@@ -340,7 +340,7 @@ class _Attempt:
             If they were, and it did not.
         """
         earlier = record.attempts - 1
-        if record.before is None or record.starts_afresh:
+        if record.before is None:
             return False
         if not self._runtime.timings.consumer_backoff.is_over(record.before, earlier):
             return False

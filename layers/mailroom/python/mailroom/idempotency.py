@@ -116,7 +116,7 @@ class Taken:
     attempts
         How often the work was begun, this time included.
     before
-        The failure of the attempt before, if there was one.
+        The failure of this delivery's attempt before, if there was one.
     starts_afresh
         The attempts before were another delivery's, of a message that was redriven since.
     """
@@ -125,7 +125,6 @@ class Taken:
     in_progress_until: int
     attempts: int = 1
     before: Failure | None = None
-    message_id: str | None = None
     starts_afresh: bool = False
     completed: bool = False
 
@@ -334,7 +333,7 @@ class _PersistenceLayer(BasePersistenceLayer):
 
     def _taken_from(self, record_id: str, until: int, message_id: str | None, old: dict[str, Any]) -> Taken:
         if "attempts" not in old:
-            return Taken(record_id, until, message_id=message_id)
+            return Taken(record_id, until)
         attempts = int(old["attempts"]["N"])
         before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
         if before is None and old["status"]["S"] == INPROGRESS:
@@ -343,8 +342,8 @@ class _PersistenceLayer(BasePersistenceLayer):
         # shares the attempts of its twin. Were each to start afresh, neither would ever come to its last.
         is_another = message_id is not None and old["message_id"]["S"] != message_id
         if is_another and before is not None and self._runtime.timings.consumer_backoff.is_over(before, attempts):
-            return Taken(record_id, until, before=before, message_id=message_id, starts_afresh=True)
-        return Taken(record_id, until, attempts + 1, before, message_id)
+            return Taken(record_id, until, starts_afresh=True)
+        return Taken(record_id, until, attempts + 1, before)
 
     def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
         try:
