@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from app.owners import Owner
+from mailroom import clients
 from mailroom.clients import Call, observed
 from mailroom.clock import timestamp
 from mailroom.failures import Failure, Permanent
@@ -223,6 +225,21 @@ def test_a_key_is_forgotten_by_our_clock(till: Till, clock: ManualClock) -> None
     assert till.add() == ({"run": 1}, True)
     clock.advance(2)
     assert till.add() == ({"run": 2}, False)
+
+
+def test_a_record_expires_when_its_life_is_over__in_epoch_seconds(till: Till, clock: ManualClock) -> None:
+    till.add()
+    assert record().expires_at == clock.now() + timedelta(seconds=DAY)
+    raw = clients.dynamodb().scan(TableName=IdempotencyRow.table_name())["Items"]
+    assert [item["expires_at"] for item in raw] == [{"N": str(int(clock.now().timestamp()) + DAY)}]
+
+
+def test_an_attempt_under_a_key_that_was_forgotten_has_no_answer_yet(till: Till, clock: ManualClock) -> None:
+    till.add()
+    clock.advance(DAY + 1)
+    with failing("TransactWriteItems", died), pytest.raises(Died):
+        till.add()
+    assert (record().status, record().response) == ("INPROGRESS", None)
 
 
 def test_a_key_that_was_forgotten_had_no_failure_before(till: Till, clock: ManualClock) -> None:

@@ -426,7 +426,7 @@ class _PersistenceLayer(BasePersistenceLayer):
             change()
         except Exception as error:
             # Taken over meanwhile: the record is the other attempt's now.
-            if getattr(error, "cause_response_code", "") != "ConditionalCheckFailedException":
+            if getattr(error, "cause_response_code", None) != "ConditionalCheckFailedException":
                 raise
 
     def _update_record(self, data_record: DataRecord) -> None:
