@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections import Counter
@@ -15,14 +16,15 @@ import pytest
 STATISTICS = Path("mutmut-stats.json")
 """Where mutmut keeps how long each test took, in the folder that the tests run in."""
 
-NOTICED = Path("noticed.txt")
-"""Which tests noticed mutants of which functions."""
+NOTICED = Path("../noticed.txt")
+"""Which tests noticed mutants of which functions, this time and before."""
 
 # mutmut 3.8 reads a name that pytest 9.2 no longer has.
 pytest.Item._nodeid = property(lambda item: item.nodeid)  # type: ignore[attr-defined]
 
 _kept: dict[str, Any] = {}
 _open = ExitStack()
+atexit.register(_open.close)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
+from shutil import rmtree
 
 from local.mutants.plan import Mutant, Part
 from local.mutants.tree import lay_out
@@ -49,23 +50,21 @@ class Result:
 def run(part: Part, skip: tuple[str, ...], *, again: bool) -> Result:
     """Run a part's mutants; `again` runs only those of the last time that were not killed."""
     folder = TREES / part.name
+    if not again:
+        # What mutmut keeps of the last time goes too, so that every verdict is today's tests'.
+        rmtree(folder / "mutants", ignore_errors=True)
     lay_out(part, folder, skip)
     names = [name for name, code in _verdicts(part, folder) if code not in _KILLED | _TIMED_OUT] if again else []
     if again and not names:
         return read(part)
-    if not again:
-        _forget(folder)
     command = [sys.executable, "-P", str(_START), str(MUTMUT), "run", "--max-children", "1", *names]
     environment = {**os.environ, "MAILROOM_EXAMPLES": "few", "MAILROOM_TEST_SEED": "1"}
     if subprocess.run(command, cwd=folder, env=environment, check=False).returncode:
         raise MutmutFailed(f"mutmut could not run the part {part.name}; what it says is above")
-    return read(part)
-
-
-def _forget(folder: Path) -> None:
-    """Take away what mutmut keeps of the last time, so that every verdict is today's tests'."""
-    for kept in [*folder.glob("mutants/**/*.meta"), *folder.glob("mutants/mutmut-stats.json")]:
-        kept.unlink()
+    result = read(part)
+    if not result.mutants:
+        raise MutmutFailed(f"mutmut made no mutants of the part {part.name}; what it says is above")
+    return result
 
 
 def read(part: Part) -> Result:
