@@ -21,6 +21,7 @@ from mailroom.sources.sqs import SqsSource
 from mailroom.testing import LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, died, failing, throttled
+from tests.log_lines import Lines
 
 from .conftest import CallCounter
 
@@ -303,6 +304,41 @@ def test_a_postponement_that_fails_hides_nothing(queue: Queue) -> None:
     queue.send(message("tool"))
     with failing("ChangeMessageVisibilityBatch", throttled, times=100):
         assert len(queue.handle()) == 1
+
+
+def test_what_is_logged_of_a_message_names_it_and_its_event(queue: Queue, logs: Lines) -> None:
+    def fail_once(event: RepoCreated, work: UnitOfWork) -> None:
+        HANDLED.behave = lambda event, work: None
+        raise ValueError("no")
+
+    HANDLED.behave = fail_once
+    queue.send(message("tool"))
+    batch = queue.receive()
+    for _ in range(3):
+        queue.handle(batch)
+    about = {
+        "consumer": "counting",
+        "message_id": batch["Records"][0]["messageId"],
+        "event_id": "01JDW3NDEKTSV4RRFFQ69G5FAV-03",
+        "type": "repo.created",
+        "subject": "repos/1",
+    }
+    lines = [line for line in logs() if line["message"].startswith("message")]
+    assert [{name: line[name] for name in about} for line in lines] == [about] * 3
+    assert [(line["message"], line["attempt"]) for line in lines] == [
+        ("message failed", 1),
+        ("message handled", 2),
+        ("message repeated", 1),
+    ]
+
+
+def test_what_is_logged_of_a_message_that_is_no_event_names_the_message(queue: Queue, logs: Lines) -> None:
+    queue.send("not json")
+    batch = queue.receive()
+    queue.handle(batch)
+    (line,) = [line for line in logs() if line["message"] == "message failed"]
+    assert line["message_id"] == batch["Records"][0]["messageId"]
+    assert [line.get(name) for name in ("event_id", "type", "subject")] == [None] * 3
 
 
 def test_a_declaration_names_where_it_is_found() -> None:

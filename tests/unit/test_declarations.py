@@ -11,12 +11,16 @@ import pytest
 
 import app.consumers
 from app.consumers.notifications import notifications
-from app.events import RepoCreated
+from app.events import RepoCreated, RepoRenamed
+from app.owners import Owner
+from app.repos import Repo
 from mailroom import jobs
 from mailroom.consumer import Consumer, consumer
 from mailroom.declarations import DeclarationError, discover, load
+from mailroom.idempotency import IdempotencyRow
 from mailroom.job import Job, job
-from mailroom.outbox.event import Event
+from mailroom.needs import Access, Port
+from mailroom.outbox.event import Event, Part
 from mailroom.saga import Saga
 from mailroom.schedule import ScheduleError
 
@@ -170,12 +174,66 @@ def test_an_option_that_nobody_knows_is_refused(package: Package) -> None:
         discover(name, Consumer)
 
 
-@pytest.mark.parametrize(("option", "value"), [("batch_size", 0), ("batch_size", 10_001), ("max_concurrency", 1)])
+@pytest.mark.parametrize(
+    ("option", "value"), [("batch_size", 0), ("batch_size", 10_001), ("max_concurrency", 1), ("max_concurrency", 1_001)]
+)
 def test_a_number_that_sqs_or_lambda_refuses_fails_where_it_is_declared(option: str, value: int) -> None:
     with pytest.raises(DeclarationError, match=option):
 
         @consumer(on=RepoCreated, **{option: value})
         def eager(event: RepoCreated, work: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("batch_size", 1), ("batch_size", 10_000), ("max_concurrency", 2), ("max_concurrency", 1_000)]
+)
+def test_the_least_and_the_most_that_sqs_and_lambda_take_can_be_declared(option: str, value: int) -> None:
+    @consumer(on=RepoCreated, **{option: value})
+    def measured(event: RepoCreated, work: object) -> None: ...
+
+    assert getattr(measured, option) == value
+
+
+def test_a_consumer_may_touch_what_it_declares() -> None:
+    class Torn(Part, type="test.torn"): ...
+
+    class Printer(Port): ...
+
+    touched: dict[str, Any] = {
+        "reads": [Owner],
+        "writes": [Repo],
+        "scans": [IdempotencyRow],
+        "publishes": [RepoCreated],
+        "splits_into": [Torn],
+        "uses": [Printer],
+    }
+
+    @consumer(on=RepoCreated, **touched)
+    def touching(event: RepoCreated, work: object) -> None: ...
+
+    assert touching.access == Access.of(**touched)
+
+
+def test_a_consumer_may_wait_for_several_events__or_for_one_kind_of_part() -> None:
+    class Torn(Part, type="test.torn"): ...
+
+    @consumer(on=[RepoCreated, RepoRenamed])
+    def several(event: RepoCreated | RepoRenamed, work: object) -> None: ...
+
+    @consumer(on=Torn)
+    def parts(event: Torn, work: object) -> None: ...
+
+    assert (several.on, several.part) == ((RepoCreated, RepoRenamed), None)
+    assert (parts.on, parts.part) == ((Torn,), Torn)
+
+
+def test_a_consumer_of_parts_waits_for_nothing_else() -> None:
+    class Torn(Part, type="test.torn"): ...
+
+    with pytest.raises(DeclarationError, match="one kind of them"):
+
+        @consumer(on=[Torn, RepoCreated])
+        def torn(event: Torn | RepoCreated, work: object) -> None: ...
 
 
 @pytest.mark.parametrize("schedule", ["0 */5 * * * *", "rate(5 minutes)", 300, None], ids=repr)
