@@ -155,6 +155,36 @@ def test_an_event_carries_the_trace_that_it_was_added_in(runtime: Runtime, work:
     assert [event.traceparent for event in events()] == [trace]
 
 
+def test_a_row_is_read_by_its_whole_key__and_none_if_there_is_none(runtime: Runtime) -> None:
+    work = UnitOfWork(runtime, Access(reads=(OutboxRow, Owner), publishes=(RepoCreated,)))
+    event_id = work.publish(created())
+    partition = pending(shard_of_id(event_id))
+    assert work.get(OutboxRow, partition, event_id) is None
+    work.commit()
+    found = work.get(OutboxRow, partition, event_id)
+    assert found is not None
+    assert found.event_id == event_id
+    assert work.get(OutboxRow, partition, "another") is None
+
+
+def test_an_index_is_read_page_by_page(work: UnitOfWork) -> None:
+    for number in range(5):
+        work.save(repo(repo_id=str(number)))
+    work.save(Repo("9", name="tool", owner_id="owner-2", created_at="2030-01-01T00:00:00.000Z"))
+    work.commit()
+    pages, after = [], None
+    for _ in range(3):
+        rows, after = work.page(Repo, Repo.of_owner, "owner-1", after=after, limit=2)
+        pages.append([row.id for row in rows])
+    assert pages == [["0", "1"], ["2", "3"], ["4"]]
+    assert after is None
+
+
+def test_a_declared_port_is_the_one_of_the_process(runtime: Runtime) -> None:
+    work = UnitOfWork(runtime, Access(uses=(Relay,)))
+    assert work.use(Relay) is runtime.use(Relay)
+
+
 def test_new_ids_follow_the_clock(work: UnitOfWork, clock: ManualClock) -> None:
     first = work.new_id()
     assert ULID.from_str(first).datetime == clock.now()
