@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 
 from app.owners import Owner
+from mailroom.clock import timestamp
 from mailroom.consumer import ConsumerEdge, consumer
 from mailroom.declarations import DeclarationError
 from mailroom.failures import Failure, FailureKind, Permanent
 from mailroom.idempotency import COMPLETED, IdempotencyRow
+from mailroom.needs import Access
 from mailroom.outbox.event import Envelope, Event, EventRefused, Part
 from mailroom.registry import check_parts
 from mailroom.runtime import Runtime
 from mailroom.sources.memory import InMemorySource
-from mailroom.sources.source import TENANT
+from mailroom.sources.source import MAX_MESSAGE_BYTES, TENANT
 from mailroom.telemetry import LogEvent
 from mailroom.testing import LambdaContext, ManualClock
-from mailroom.unit_of_work import UnitOfWork
+from mailroom.unit_of_work import EventTooLarge, UnitOfWork
 from tests.faults import Died, failing, refused, throttled
 from tests.log_lines import Lines
 
@@ -129,6 +131,28 @@ def test_a_part_carries_an_id_made_of_the_events_and_its_key__and_the_events_tra
     assert [part["id"] for part in parts] == [f"{EVENT}/{number}" for number in range(3)]
     assert {part["type"] for part in parts} == {"test.piece"}
     assert len({part["traceparent"] for part in parts}) == 1
+
+
+def test_a_part_has_the_events_subject__and_the_moment_it_was_split_off(line: Line, clock: ManualClock) -> None:
+    ACTS.append(split_in_three)
+    line.send()
+    _deliver(line.events, line.whole)
+    parts = [json.loads(body) for body in line.parts.visible]
+    assert {(part["subject"], part["time"]) for part in parts} == {("things/1", timestamp(clock.now()))}
+
+
+def test_a_part_that_just_fits_its_queue_is_taken__and_not_one_byte_more(line: Line, runtime: Runtime) -> None:
+    class Sheet(Part, type="test.sheet"):
+        text: str
+
+    cause = Envelope(EVENT, "test.happened", "test.service", "things/1", "2030-01-01T00:00:00.000Z", "{}")
+    work = UnitOfWork(runtime, Access(splits_into=(Sheet,)), cause=cause, parts=line.parts)
+    work.split(Sheet(text=""), key="1")
+    work.commit()
+    room = MAX_MESSAGE_BYTES - len(line.parts.visible[0].encode())
+    work.split(Sheet(text="x" * room), key="2")
+    with pytest.raises(EventTooLarge, match=r"test\.sheet"):
+        work.split(Sheet(text="x" * (room + 1)), key="3")
 
 
 def test_each_part_is_done_once__though_they_left_twice(line: Line, clock: ManualClock) -> None:

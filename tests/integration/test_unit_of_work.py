@@ -15,7 +15,7 @@ from app.repos import Repo
 from mailroom.clients import Call
 from mailroom.failures import FailureKind, Unavailable, failure_of
 from mailroom.needs import Access
-from mailroom.outbox.event import EventRefused, shard_of_id, shard_of_subject
+from mailroom.outbox.event import Envelope, EventRefused, Part, shard_of_id, shard_of_subject
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, pending, size_of
 from mailroom.runtime import Runtime
@@ -30,13 +30,17 @@ from mailroom.transaction import (
     TooManyItems,
     write,
 )
-from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork
+from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork, check_size
+from tests import stage
 from tests.faults import Died, cancelled, died, failing, throttled, timed_out
 
 from .conftest import CallCounter
 from .lagging import lagging_reads  # noqa: F401 - for every test here
 
 ACCESS = Access(reads=(Repo,), writes=(Repo, Owner), publishes=(RepoCreated,))
+
+
+class Slice(Part, type="test.slice"): ...
 
 
 @pytest.fixture
@@ -140,6 +144,17 @@ def test_an_event_that_just_fits_the_outbox_is_taken__and_not_one_byte_more(work
     work.publish(created("tool" + "x" * room))
     with pytest.raises(EventTooLarge):
         work.publish(created("tool" + "x" * (room + 1)))
+
+
+@pytest.mark.parametrize("length", [255, 256])
+def test_a_type_is_as_long_as_its_destination_takes__and_no_longer(length: int) -> None:
+    runtime = Runtime(stage.settings(publisher_url="amqps://broker.example/?exchange=events"))
+    envelope = Envelope("01JDW3NDEKTSV4RRFFQ69G5FAV-03", "t" * length, "test.service", None, "", "{}")
+    if length <= 255:
+        check_size(envelope, OutboxRow.pending(envelope), runtime)
+    else:
+        with pytest.raises(EventTooLarge, match="256 bytes, and goes in 255"):
+            check_size(envelope, OutboxRow.pending(envelope), runtime)
 
 
 def test_events_of_a_subject_lie_in_its_shard(work: UnitOfWork) -> None:
@@ -472,6 +487,7 @@ def test_a_process_that_dies_at_the_commit_has_written_all_or_nothing(work: Unit
         (lambda work: work.save(Owner("owner-1")), "writes=[Owner]"),
         (lambda work: work.publish(created()), "publishes=[RepoCreated]"),
         (lambda work: work.use(Relay), "uses=[Relay]"),
+        (lambda work: work.split(Slice(), key="1"), "splits_into=[Slice]"),
     ],
 )
 def test_what_is_not_declared_is_refused__as_it_would_be_once_deployed(

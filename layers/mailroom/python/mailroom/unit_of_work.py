@@ -280,7 +280,7 @@ class UnitOfWork:
             id=part_id,
             type=part.type,
             source=self.runtime.settings.source,
-            subject=self.cause.subject if self.cause else None,
+            subject=self.consumed.subject,
             time=timestamp(self.now()),
             payload=payload_of(part),
             traceparent=telemetry.traceparent(),
