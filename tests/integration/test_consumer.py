@@ -11,7 +11,8 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import Consumer, ConsumerEdge, consumer
+from mailroom.consumer import QUEUE_VARIABLE, Consumer, ConsumerEdge, consumer, consumer_handler
+from mailroom.declarations import DECLARATION_VARIABLE
 from mailroom.failures import Failure, Permanent, RetryAfter
 from mailroom.idempotency import IdempotencyRow
 from mailroom.outbox.event import Envelope
@@ -141,6 +142,59 @@ def test_a_message_that_is_no_event_fails_alone(queue: Queue, body: str) -> None
     assert effects() == 1
 
 
+def test_a_message_that_is_no_event_has_a_record_of_its_own__which_says_why(queue: Queue) -> None:
+    queue.send("not json", "null")
+    batch = queue.receive()
+    queue.handle(batch)
+    failures = {row.event_id: Failure.from_json(row.failure).message for row in IdempotencyRow.scan()}
+    not_json, null = (f"message/{record['messageId']}" for record in batch["Records"])
+    assert failures.keys() == {not_json, null}
+    assert failures[not_json].startswith("the message is not JSON")
+    assert failures[null] == "the message is no CloudEvent but NoneType"
+    assert {row.type for row in IdempotencyRow.scan()} == {"?"}
+
+
+def test_the_record_of_a_failure_names_the_event(queue: Queue) -> None:
+    HANDLED.behave = fail(ValueError("no"))
+    queue.send(message("tool"))
+    queue.handle()
+    (row,) = IdempotencyRow.scan()
+    assert (row.event_id, row.type, row.subject, row.failing) == (
+        "01JDW3NDEKTSV4RRFFQ69G5FAV-03",
+        "repo.created",
+        "repos/1",
+        "counting",
+    )
+
+
+def test_a_handler_can_ask_whether_its_time_is_up(queue: Queue, clock: ManualClock, runtime: Runtime) -> None:
+    seen: list[bool] = []
+
+    def behave(event: RepoCreated, work: UnitOfWork) -> None:
+        clock.advance(29 - runtime.timings.stop_margin)
+        seen.append(work.out_of_time())
+        clock.advance(1)
+        seen.append(work.out_of_time())
+
+    HANDLED.behave = behave
+    queue.send(message("tool"))
+    queue.handle(remaining_ms=30_000)
+    assert seen == [False, True]
+
+
+def test_a_function_runs_the_consumer_and_the_queue_that_its_environment_names(
+    queue: Queue, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DECLARATION_VARIABLE, counting.target)
+    monkeypatch.setenv(QUEUE_VARIABLE, queue.url)
+    handle = consumer_handler(lambda: runtime)
+    queue.send(message("tool"), "not json")
+    batch = queue.receive()
+    failed = [record["messageId"] for record in batch["Records"] if record["body"] == "not json"]
+    assert handle(batch, LambdaContext(30_000)) == {"batchItemFailures": [{"itemIdentifier": each} for each in failed]}
+    assert effects() == 1
+
+
 def test_a_batch_in_which_all_fail_answers_every_id(queue: Queue) -> None:
     queue.send("not json", "null")
     batch = queue.receive()
@@ -167,7 +221,7 @@ def test_the_waits_grow_with_the_attempts__and_the_sixth_delivery_skips_the_hand
         assert queue.handle(batch) != []
     waits = visibility(calls)
     base = runtime.timings.consumer_backoff.base
-    assert [wait >= base * 2**n for n, wait in enumerate(waits[:4])] == [True] * 4
+    assert [base * 2**n <= wait <= base * 2**n * 1.5 for n, wait in enumerate(waits[:4])] == [True] * 4
     assert waits[4:] == [0, 0, 0, 0], "dead: SQS may move it on as soon as it has counted enough"
     assert len(HANDLED.names) == 5
     (row,) = IdempotencyRow.scan()

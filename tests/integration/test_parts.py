@@ -266,22 +266,23 @@ def test_what_a_consumer_does_when_it_gives_up_settles_the_matter(line: Line, lo
     assert LogEvent.MESSAGE_GIVEN_UP in [line["message"] for line in logs()]
 
 
-def test_it_gives_up_after_the_last_attempt__not_before(line: Line) -> None:
-    attempts, given_up = [], []
+def test_it_gives_up_on_an_event_after_its_last_attempt__not_before(line: Line) -> None:
+    attempts: list[Event] = []
+    given_up: list[tuple[int, Event]] = []
 
     def act(event: Any, work: UnitOfWork) -> None:
         attempts.append(event)
         raise ValueError("again")
 
     def note(event: Any, failure: Failure, work: UnitOfWork) -> bool:
-        given_up.append(len(attempts))
+        given_up.append((len(attempts), event))
         return settle(event, failure, work)
 
     ACTS.append(act)
     LAST_WORDS.append(note)
     line.send()
     assert line.deliver_for_good() == 4
-    assert given_up == [5]
+    assert given_up == [(5, attempts[0])]
 
 
 def test_what_does_not_settle_it_is_written__and_the_message_dies(line: Line) -> None:
