@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from local.mutants.plan import Mutant, line_of, load
+from local.mutants.plan import Plan, line_of, load
 from local.mutants.run import Result, read, run
 
 _ROW = "{:<14} {:>8} {:>8} {:>10} {:>9} {:>7}"
@@ -31,7 +31,7 @@ def main() -> int:
             results.append(read(part) if asked.read else run(part, plan.skip, again=asked.again))
             print(f"{part.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     _show(results)
-    return _judge(results, plan.survivors)
+    return _judge(results, plan)
 
 
 def _show(results: Sequence[Result]) -> None:
@@ -48,13 +48,20 @@ def _show(results: Sequence[Result]) -> None:
         print(_ROW.format(each.part, each.mutants, each.killed, each.timed_out, len(each.survived), share))
 
 
-def _judge(results: Sequence[Result], known: dict[Mutant, str]) -> int:
+def _judge(results: Sequence[Result], plan: Plan) -> int:
+    known = plan.survivors
+    ran = {file for part in plan.parts for file in part.code if part.name in {result.part for result in results}}
     survived = {mutant for result in results for mutant in result.survived}
-    broken = [each for result in results for each in result.broken]
-    new = sorted(survived - set(known))
+    new = sorted(survived - known.keys())
     print(f"\n{len(survived) - len(new)} of the survivors have their reason in tests/mutants.toml.")
     for mutant in new:
         print(f"\nsurvived: {mutant.file}:{line_of(mutant)} {mutant.function}\n  {mutant.change}")
+    for mutant in sorted(known.keys() - survived):
+        if mutant.file in ran:
+            print(
+                f"\nkilled by now, take it out of tests/mutants.toml: {mutant.file} {mutant.function}\n  {mutant.change}"
+            )
+    broken = [each for result in results for each in result.broken]
     for each in broken:
         print(f"no verdict: {each}")
     return 1 if new or broken else 0
