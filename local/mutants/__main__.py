@@ -58,9 +58,7 @@ def _judge(results: Sequence[Result], plan: Plan) -> int:
         print(f"\nsurvived: {mutant.file}:{line_of(mutant)} {mutant.function}\n  {mutant.change}")
     for mutant in sorted(known.keys() - survived):
         if mutant.file in ran:
-            print(
-                f"\nkilled by now, take it out of tests/mutants.toml: {mutant.file} {mutant.function}\n  {mutant.change}"
-            )
+            print(f"\nkilled by now, no survivor any more: {mutant.file} {mutant.function}\n  {mutant.change}")
     broken = [each for result in results for each in result.broken]
     for each in broken:
         print(f"no verdict: {each}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime
 from mailroom.sources.source import MAX_RECEIVES
 from mailroom.sources.sqs import SqsSource
+from mailroom.telemetry import traceparent
 from mailroom.testing import LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, died, failing, throttled
@@ -180,6 +182,15 @@ def test_a_handler_can_ask_whether_its_time_is_up(queue: Queue, clock: ManualClo
     queue.send(message("tool"))
     queue.handle(remaining_ms=30_000)
     assert seen == [False, True]
+
+
+def test_an_event_is_handled_in_its_own_trace(queue: Queue) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    seen: list[str | None] = []
+    HANDLED.behave = lambda event, work: seen.append(traceparent())
+    queue.send(replace(Envelope.from_json(message("tool")), traceparent=trace).to_json())
+    queue.handle()
+    assert seen == [trace]
 
 
 def test_a_function_runs_the_consumer_and_the_queue_that_its_environment_names(
