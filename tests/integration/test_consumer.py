@@ -47,6 +47,11 @@ def counting(event: RepoCreated, work: UnitOfWork) -> None:
     HANDLED.behave(event, work)
 
 
+@consumer(on=RepoCreated, writes=[Owner])
+def counting_too(event: RepoCreated, work: UnitOfWork) -> None:
+    work.update(Owner(event.owner_id), [Owner.repo_count.add(1)])
+
+
 class Queue:
     """Receives from a real queue as Lambda would, and hands batches to the edge."""
 
@@ -121,6 +126,15 @@ def test_an_effect_happens_once__though_the_event_is_delivered_twice(queue: Queu
     queue.send(message("tool"), message("tool"))
     assert queue.handle() == []
     assert (HANDLED.names, effects()) == (["tool"], 1)
+
+
+def test_each_consumer_has_its_own_effect__though_both_get_the_same_event(queue: Queue, runtime: Runtime) -> None:
+    queue.send(message("tool"))
+    batch = queue.receive()
+    assert queue.handle(batch) == []
+    other = ConsumerEdge(counting_too, runtime, SqsSource(queue.url))
+    assert other.handle(batch, LambdaContext(30_000)) == {"batchItemFailures": []}
+    assert effects() == 2
 
 
 def test_only_the_message_that_failed_comes_again(queue: Queue) -> None:
@@ -334,6 +348,15 @@ def test_what_there_is_no_time_for_is_handed_back_at_once__and_costs_no_attempt(
     queue.send(message("tool"))
     assert len(queue.handle(remaining_ms=1000)) == 1
     assert (HANDLED.names, visibility(calls), list(IdempotencyRow.scan())) == ([], [0], [])
+
+
+@pytest.mark.parametrize(("spare_ms", "handled"), [(0, []), (1, ["tool"])])
+def test_nothing_is_begun__from_the_moment_on_at_which_the_invocation_has_to_stop(
+    queue: Queue, runtime: Runtime, spare_ms: int, handled: list[str]
+) -> None:
+    queue.send(message("tool"))
+    queue.handle(remaining_ms=int(runtime.timings.stop_margin * 1000) + spare_ms)
+    assert HANDLED.names == handled
 
 
 def test_a_message_that_time_never_reached_says_so__before_sqs_moves_it_on(queue: Queue) -> None:
