@@ -9,7 +9,9 @@ import botocore.client
 import pytest
 
 from mailroom.outbox.relay import Relay
+from mailroom.outbox.table import OutboxTable
 from mailroom.publishers.publisher import SENT
+from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, transient
 
 if TYPE_CHECKING:
@@ -66,6 +68,19 @@ def test_rows_left_unwritten_are_written_again(
     assert outbox.lease.clean
 
 
+def test_rows_left_undeleted_are_deleted_again(relay: Relay, outbox: Outbox, answering: Any) -> None:
+    events = [outbox.add() for _ in range(4)]
+    half = half_of("RequestItems", "UnprocessedItems", times=1)
+
+    def half_of_the_deletes(call: Call, parameters: dict[str, Any]) -> dict[str, Any]:
+        return half(call, parameters) if "DeleteRequest" in str(parameters) else call(parameters)
+
+    answering("BatchWriteItem", half_of_the_deletes)
+    relay.drain(SHARD)
+    assert (outbox.sent, outbox.pending) == (events, [])
+    assert outbox.lease.clean
+
+
 def test_rows_that_stay_unwritten_stay_pending__and_only_they_are_sent_again(
     relay: Relay, outbox: Outbox, publisher: FakePublisher, answering: Any
 ) -> None:
@@ -105,6 +120,15 @@ def test_keys_left_unread_are_read_again__before_an_event_goes(
     relay.drain(SHARD)
     assert asked == 2
     assert sorted(publisher.ids) == others, "the successor waits: its predecessor is pending"
+
+
+def test_an_event_that_is_no_longer_pending_is_not_buried(outbox: Outbox, runtime: Runtime, clock: ManualClock) -> None:
+    outbox.add()
+    table = OutboxTable(runtime)
+    (event,) = table.page(SHARD).events
+    table.remove_pending(SHARD, [event.id])
+    assert table.bury(event, transient(), 5, clock.now()) is False
+    assert outbox.dead == []
 
 
 def test_an_empty_page_is_not_the_end__while_it_has_a_cursor(

@@ -385,6 +385,13 @@ def test_a_type_is_refused_at_its_declaration__that_no_bus_takes(length: int) ->
             pass
 
 
+@pytest.mark.parametrize("length", [1, 128])
+def test_a_type_is_taken__that_every_bus_takes(length: int) -> None:
+    class Named(Event, type="t" * length): ...
+
+    assert Named.type == "t" * length
+
+
 def test_fields_that_are_new_are_ignored__by_consumers_that_are_not() -> None:
     assert Happened.model_validate_json('{"value":1,"added_later":2}').value == 1
 
