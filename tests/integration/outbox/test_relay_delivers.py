@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mailroom.clock import moment
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
@@ -46,6 +47,19 @@ def test_events_of_a_subject_are_published_in_order(relay: Relay, outbox: Outbox
         published = [event.id for event in publisher.received if event.subject == subject]
         assert published == [event for event in order if event in published]
     assert sorted(publisher.ids) == order
+
+
+def test_an_event_that_waits_says_why__how_often_it_was_tried_and_when_it_is_due(
+    relay: Relay, outbox: Outbox, publisher: FakePublisher, clock: ManualClock, runtime: Runtime
+) -> None:
+    event = outbox.add()
+    publisher.answer = lambda _: transient("no room")
+    relay.drain(SHARD)
+    row = outbox.row(event)
+    assert (row.failure, row.retry_count) == (transient("no room").to_json(), 1)
+    wait = (moment(row.next_attempt_at) - clock.now()).total_seconds()
+    base = runtime.timings.relay_backoff.base
+    assert base <= wait <= base * 1.5
 
 
 def test_an_event_is_tried_five_times__then_it_is_dead(

@@ -1,0 +1,23 @@
+"""The size of an item, as DynamoDB counts it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mailroom.outbox.table import Item, size_of
+
+
+@pytest.mark.parametrize(
+    ("item", "size"),
+    [
+        ({}, 0),
+        ({"a": {"S": "text"}}, 5),
+        ({"é": {"S": "ü€"}}, 2 + 2 + 3),
+        ({"a": {"N": "12"}}, 3),
+        ({"a": {"BOOL": True}}, 2),
+        ({"a": {"NULL": True}, "bc": {"S": "d"}}, 2 + 3),
+    ],
+    ids=repr,
+)
+def test_the_size_of_an_item_is_that_of_its_names_and_values_in_utf8(item: Item, size: int) -> None:
+    assert size_of(item) == size
