@@ -9,7 +9,7 @@ import botocore.client
 import pytest
 
 from mailroom.outbox.relay import Relay
-from mailroom.outbox.table import OutboxTable
+from mailroom.outbox.table import BATCH_WRITE, OutboxTable
 from mailroom.publishers.publisher import SENT
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, transient
@@ -129,6 +129,22 @@ def test_an_event_that_is_no_longer_pending_is_not_buried(outbox: Outbox, runtim
     table.remove_pending(SHARD, [event.id])
     assert table.bury(event, transient(), 5, clock.now()) is False
     assert outbox.dead == []
+
+
+def test_an_attempt_at_an_event_that_is_no_longer_pending_is_not_recorded(outbox: Outbox, runtime: Runtime) -> None:
+    outbox.add()
+    table = OutboxTable(runtime)
+    (event,) = table.page(SHARD).events
+    assert table.record_attempt(event, 1) is True
+    assert event.attempts == 1
+    table.remove_pending(SHARD, [event.id])
+    assert table.record_attempt(event, 2) is False
+    assert outbox.pending == [], "an update would bring it back as a row without payload"
+
+
+def test_deletes_are_confirmed_of_every_batch(outbox: Outbox, runtime: Runtime) -> None:
+    events = [outbox.add() for _ in range(BATCH_WRITE + 5)]
+    assert OutboxTable(runtime).remove_pending(SHARD, events) == set(events)
 
 
 def test_an_empty_page_is_not_the_end__while_it_has_a_cursor(

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mailroom.clock import moment
+from mailroom.clock import moment, timestamp
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
-from mailroom.outbox.table import DEAD, sent
+from mailroom.outbox.table import DEAD, OutboxRow, sent
 from mailroom.publishers.publisher import SENT, Outcome
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, permanent, transient, unavailable
@@ -29,11 +29,40 @@ def test_an_event_is_published_and_marked__once(relay: Relay, outbox: Outbox, pu
     assert (outbox.pending, outbox.sent) == ([], [event])
 
 
+def test_an_event_goes_on_its_way_as_it_was_committed(relay: Relay, publisher: FakePublisher) -> None:
+    envelope = Envelope(
+        id="01JDW3NDEKTSV4RRFFQ69G5FAV-03",
+        type="thing.happened",
+        source="test.service",
+        subject="things/1",
+        time="2030-01-01T00:00:00.000Z",
+        payload='{"a":1}',
+        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        after="01JDW3NDEKTSV4RRFFQ69G5FAA-03",
+        redriven=2,
+    )
+    row = OutboxRow.pending(envelope)
+    row.redriven = 2
+    row.save()
+    relay.drain(SHARD)
+    assert publisher.received == [envelope]
+
+
+def test_an_event_without_subject_goes_on_its_way(relay: Relay, publisher: FakePublisher) -> None:
+    envelope = Envelope(
+        "01JDW3NDEKTSV4RRFFQ69G5FAV-03", "thing.happened", "test.service", None, "2030-01-01T00:00:00.000Z", "{}"
+    )
+    OutboxRow.pending(envelope).save()
+    relay.drain(SHARD)
+    assert publisher.received == [envelope]
+
+
 def test_a_sent_event_expires__and_keeps_what_it_was(relay: Relay, outbox: Outbox, runtime: Runtime) -> None:
     event = outbox.add(payload='{"a":1}')
     relay.drain(SHARD)
     row = outbox.row(event, sent(SHARD))
     assert row.payload == '{"a":1}'
+    assert row.sent_at == timestamp(runtime.clock.now())
     assert row.expires_at.timestamp() == pytest.approx(
         runtime.clock.now().timestamp() + runtime.timings.sent_retention, abs=1
     )
