@@ -17,7 +17,6 @@ from mailroom.outbox.table import Item, size_of
         ({"a": {"BOOL": True}}, 2),
         ({"a": {"NULL": True}, "bc": {"S": "d"}}, 2 + 3),
     ],
-    ids=repr,
 )
 def test_the_size_of_an_item_is_that_of_its_names_and_values_in_utf8(item: Item, size: int) -> None:
     assert size_of(item) == size
