@@ -11,6 +11,8 @@ from pathlib import Path
 from local.workspace import ROOT
 
 PLAN = ROOT / "tests" / "mutants.toml"
+STATISTICS = "mutmut-stats.json"
+"""Where mutmut keeps how long each test took, in the folder that it runs the tests in."""
 PACKAGES = {
     "mailroom": ROOT / "layers/mailroom/python/mailroom",
     "app": ROOT / "layers/app/python/app",

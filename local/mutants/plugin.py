@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-STATISTICS = Path("mutmut-stats.json")
-"""Where mutmut keeps how long each test took, in the folder that the tests run in."""
+from local.mutants.plan import STATISTICS
+
 
 NOTICED = Path("../noticed.txt")
 """Which tests noticed mutants of which functions, this time and before."""
@@ -44,8 +44,9 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run first what noticed other mutants of the same function, then the quickest: a run ends at the first failure."""
-    if STATISTICS.exists():
-        seconds = json.loads(STATISTICS.read_text())["duration_by_test"]
+    statistics = Path(STATISTICS)
+    if statistics.exists():
+        seconds = json.loads(statistics.read_text())["duration_by_test"]
         noticed = Counter(_noticed())
         items.sort(key=lambda item: (-noticed[item.nodeid], seconds.get(item.nodeid, 0)))
 

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from shutil import rmtree
 
-from local.mutants.plan import Mutant, Part
+from local.mutants.plan import STATISTICS, Mutant, Part
 from local.mutants.tree import lay_out
 from local.workspace import ROOT
 
@@ -50,8 +50,10 @@ class Result:
 def run(part: Part, skip: tuple[str, ...], *, again: bool) -> Result:
     """Run a part's mutants; `again` runs only those of the last time that were not killed."""
     folder = TREES / part.name
-    if not again:
-        # What mutmut keeps of the last time goes too, so that every verdict is today's tests'.
+    # What mutmut keeps of the last time goes, so that every verdict is today's tests'; or only what it knows of tests.
+    if again:
+        (folder / "mutants" / STATISTICS).unlink(missing_ok=True)
+    else:
         rmtree(folder / "mutants", ignore_errors=True)
     lay_out(part, folder, skip)
     names = [name for name, code in _verdicts(part, folder) if code not in _KILLED | _TIMED_OUT] if again else []
