@@ -15,7 +15,6 @@ import pytest
 
 from local.mutants.plan import STATISTICS
 
-
 NOTICED = Path("../noticed.txt")
 """Which tests noticed mutants of which functions, this time and before."""
 
