@@ -19,7 +19,9 @@ def main() -> int:
     names = [part.name for part in plan.parts]
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__)
     parser.add_argument("parts", nargs="*", help=f"which parts to run, all if none is named: {', '.join(names)}")
-    parser.add_argument("--again", action="store_true", help="run only what was not killed the last time")
+    parser.add_argument(
+        "--again", action="store_true", help="run only what was not killed the last time, after a change of tests alone"
+    )
     parser.add_argument("--read", action="store_true", help="run nothing and show what came of the last time")
     asked = parser.parse_args()
     if unknown := set(asked.parts) - set(names):
