@@ -42,11 +42,17 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run first what noticed other mutants of the same function, then the quickest: a run ends at the first failure."""
-    statistics = Path(STATISTICS)
-    if statistics.exists():
-        seconds = json.loads(statistics.read_text())["duration_by_test"]
+    """Take the tests that run the mutant's function: first what noticed others of its mutants, then the quickest.
+
+    A run ends at the first failure.
+    """
+    function, file = _function(), Path(STATISTICS)
+    if function and file.exists():
+        statistics = json.loads(file.read_text())
+        seconds = statistics["duration_by_test"]
+        wanted = set(statistics["tests_by_mangled_function_name"][function])
         noticed = Counter(_noticed())
+        items[:] = [item for item in items if item.nodeid in wanted]
         items.sort(key=lambda item: (-noticed[item.nodeid], seconds.get(item.nodeid, 0)))
 
 

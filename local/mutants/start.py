@@ -34,10 +34,23 @@ def thin_out() -> None:
     ]
 
 
+def select_by_file() -> None:
+    """Tell pytest files alone: not every test's name can be told on a command line. The plugin picks the tests."""
+    from mutmut.runners.harness import PytestRunner  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    arguments = PytestRunner._pytest_args_regular_run
+
+    def by_file(runner: Any, tests: Iterable[str]) -> Any:
+        return arguments(runner, sorted({test.partition("::")[0] for test in tests}))
+
+    PytestRunner._pytest_args_regular_run = by_file
+
+
 if __name__ == "__main__":
     # Last on the path: what the project has, pytest above all, is used in its place.
     sys.path.append(sys.argv.pop(1))
     from mutmut.__main__ import cli  # type: ignore[import-not-found]
 
     thin_out()
+    select_by_file()
     cli(prog_name="mutmut")
