@@ -68,17 +68,23 @@ def test_rows_left_unwritten_are_written_again(
     assert outbox.lease.clean
 
 
-def test_rows_left_undeleted_are_deleted_again(relay: Relay, outbox: Outbox, answering: Any) -> None:
+def test_rows_left_undeleted_are_deleted_again__and_only_they(relay: Relay, outbox: Outbox, answering: Any) -> None:
     events = [outbox.add() for _ in range(4)]
     half = half_of("RequestItems", "UnprocessedItems", times=1)
+    deletes: list[int] = []
 
     def half_of_the_deletes(call: Call, parameters: dict[str, Any]) -> dict[str, Any]:
-        return half(call, parameters) if "DeleteRequest" in str(parameters) else call(parameters)
+        ((_, requests),) = parameters["RequestItems"].items()
+        if "DeleteRequest" not in requests[0]:
+            return call(parameters)
+        deletes.append(len(requests))
+        return half(call, parameters)
 
     answering("BatchWriteItem", half_of_the_deletes)
     relay.drain(SHARD)
     assert (outbox.sent, outbox.pending) == (events, [])
     assert outbox.lease.clean
+    assert deletes == [4, 2]
 
 
 def test_rows_that_stay_unwritten_stay_pending__and_only_they_are_sent_again(

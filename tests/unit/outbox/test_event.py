@@ -69,6 +69,19 @@ def an_envelope(**changes: Any) -> Envelope:
     return Envelope(**(attributes | changes))
 
 
+# Reading
+
+
+def test_an_event_without_a_time_reads_as_one_of_no_time() -> None:
+    assert Envelope.from_json('{"id":"1","type":"x","source":"y","data":{}}').time == ""
+
+
+def test_a_message_with_half_a_character_is_refused__and_says_which() -> None:
+    body = '{"id":"1","type":"x","source":"y","data":{"a":"\\ud800"}}'
+    with pytest.raises(Permanent, match=r"the character U\+D800"):
+        Envelope.from_json(body)
+
+
 # Ids
 
 
