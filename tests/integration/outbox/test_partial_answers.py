@@ -9,7 +9,7 @@ import botocore.client
 import pytest
 
 from mailroom.outbox.relay import Relay
-from mailroom.outbox.table import BATCH_WRITE, OutboxTable
+from mailroom.outbox.table import BATCH_WRITE, OutboxTable, pending
 from mailroom.publishers.publisher import SENT
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, transient
@@ -135,6 +135,24 @@ def test_an_event_that_is_no_longer_pending_is_not_buried(outbox: Outbox, runtim
     table.remove_pending(SHARD, [event.id])
     assert table.bury(event, transient(), 5, clock.now()) is False
     assert outbox.dead == []
+
+
+def test_only_keys_left_unread_are_read_again(outbox: Outbox, runtime: Runtime, answering: Any) -> None:
+    events = [outbox.add() for _ in range(4)]
+    asked: list[int] = []
+
+    def half_at_first(call: Call, parameters: dict[str, Any]) -> dict[str, Any]:
+        ((table, request),) = parameters["RequestItems"].items()
+        keys = request["Keys"]
+        asked.append(len(keys))
+        if len(asked) > 1:
+            return call(parameters)
+        answer = call({"RequestItems": {table: {**request, "Keys": keys[:2]}}})
+        return {**answer, "UnprocessedKeys": {table: {**request, "Keys": keys[2:]}}}
+
+    answering("BatchGetItem", half_at_first)
+    assert OutboxTable(runtime).among(pending(SHARD), events) == set(events)
+    assert asked == [4, 2]
 
 
 def test_an_attempt_at_an_event_that_is_no_longer_pending_is_not_recorded(outbox: Outbox, runtime: Runtime) -> None:
