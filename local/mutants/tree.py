@@ -28,8 +28,8 @@ def lay_out(part: Part, folder: Path, skip: tuple[str, ...]) -> None:
         # Uncaptured: a log handler would keep the stream of a session that is over, and fail in the next.
         "pytest_add_cli_args": ["-s", "-p", "local.mutants.plugin"],
         "use_git_change_detection": False,
-        "timeout_multiplier": 10.0,
-        "timeout_constant": 2.0,
+        "timeout_multiplier": 4.0,
+        "timeout_constant": 3.0,
     }
     # What TOML and JSON write alike: strings, numbers, booleans, and lists of strings.
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
