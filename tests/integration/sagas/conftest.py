@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from itertools import count
 from typing import Any, TypeVar
 
 import pytest
@@ -163,7 +164,7 @@ class Prepared:
 
     def _state(self) -> tuple[Any, ...]:
         line, queue, clock = self._line, self._line.queue, self._line.clock
-        in_queue = queue._messages, queue._dead, queue._numbers
+        in_queue = queue._messages, queue._dead, next(queue._numbers)
         return line.carried, line.bodies, line.runtime.random.getstate(), clock.now(), clock.monotonic(), in_queue
 
     def _set_state(self, carried: Any, bodies: Any, random: Any, now: Any, monotonic: Any, in_queue: Any) -> None:
@@ -171,7 +172,8 @@ class Prepared:
         line.carried, line.bodies = carried, bodies
         line.runtime.random.setstate(random)
         clock._now, clock._monotonic = now, monotonic
-        queue._messages, queue._dead, queue._numbers = in_queue
+        queue._messages, queue._dead, number = in_queue
+        queue._numbers = count(number)
 
 
 @pytest.fixture

@@ -17,8 +17,10 @@ _GIVEN_OUT = IPv6Network("2000::/3")
 """All of IPv6 that leads to single hosts anywhere: https://www.iana.org/assignments/ipv6-address-space"""
 _NAT64 = IPv6Network("64:ff9b::/96")
 """IPv4 as networks without it write it: https://www.rfc-editor.org/rfc/rfc6052#section-2.1"""
-_SPECIAL = tuple(ip_network(block) for block in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))
-"""Special-purpose blocks that `is_global` takes for public in some of the Pythons that we run on.
+_SPECIAL = tuple(
+    ip_network(block) for block in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2002::/16", "3fff::/20")
+)
+"""Special-purpose blocks of which `is_global` takes some for public, others in one Python than in the next.
 https://www.iana.org/assignments/iana-ipv4-special-registry
 https://www.iana.org/assignments/iana-ipv6-special-registry"""
 
