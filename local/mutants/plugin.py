@@ -49,11 +49,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     function, file = _function(), Path(STATISTICS)
     if function and file.exists():
         statistics = json.loads(file.read_text())
-        seconds = statistics["duration_by_test"]
-        wanted = set(statistics["tests_by_mangled_function_name"][function])
+        seconds = {_plain(test): taken for test, taken in statistics["duration_by_test"].items()}
+        wanted = {_plain(test) for test in statistics["tests_by_mangled_function_name"][function]}
         noticed = Counter(_noticed())
-        items[:] = [item for item in items if item.nodeid in wanted]
-        items.sort(key=lambda item: (-noticed[item.nodeid], seconds.get(item.nodeid, 0)))
+        items[:] = [item for item in items if _plain(item.nodeid) in wanted]
+        items.sort(key=lambda item: (-noticed[_plain(item.nodeid)], seconds.get(_plain(item.nodeid), 0)))
+
+
+def _plain(test: str) -> str:
+    """Return a test's name without backslashes: pytest doubles them with each session of a process."""
+    return test.replace("\\", "")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -66,7 +71,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def _noticed() -> list[str]:
     lines = NOTICED.read_text().splitlines() if NOTICED.exists() else []
     pairs = [line.partition("\t") for line in lines]
-    return [test for function, _, test in pairs if function == _function()]
+    return [_plain(test) for function, _, test in pairs if function == _function()]
 
 
 def _function() -> str:
