@@ -376,6 +376,10 @@ def test_a_subject_is_refused__that_cannot_be_sent(subject: str, ids: EventIds) 
 
 
 @given(text=st.text(st.characters(codec=None, exclude_categories=())))
+@example(text="\ud7ff\ue000\ufffd\U00010000 ")
+@example(text="ü\x1f")
+@example(text="ü\ud800")
+@example(text="ü\udfff")
 def test_an_unsendable_character_is_found__exactly_if_sqs_would_refuse_it(text: str) -> None:
     refused = re.search("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
 
