@@ -26,7 +26,7 @@ runtime := 3.13
 python := .venv/bin/python -P
 # What is locked, with hashes for every platform: the lock's name, and the file that says what it is for.
 locks := development=requirements-dev.txt dependencies=requirements.txt brokers=requirements-brokers.txt \
-  emulator=local/requirements.txt uv=locks/uv.in
+  emulator=local/requirements.txt uv=locks/uv.in mutants=locks/mutants.in
 
 # The project's own uv, with the Python that it is told: what the user's configuration says of uv is no matter here.
 export UV_NO_CONFIG := 1

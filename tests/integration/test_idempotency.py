@@ -230,7 +230,7 @@ def test_a_key_is_forgotten_by_our_clock(till: Till, clock: ManualClock) -> None
 def test_a_record_expires_when_its_life_is_over__in_epoch_seconds(till: Till, clock: ManualClock) -> None:
     till.add()
     assert record().expires_at == clock.now() + timedelta(seconds=DAY)
-    raw = clients.dynamodb().scan(TableName=IdempotencyRow.table_name())["Items"]
+    raw = clients.dynamodb().scan(TableName=IdempotencyRow.table_name(), ConsistentRead=True)["Items"]
     assert [item["expires_at"] for item in raw] == [{"N": str(int(clock.now().timestamp()) + DAY)}]
 
 

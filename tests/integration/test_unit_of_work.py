@@ -33,6 +33,7 @@ from mailroom.transaction import (
 from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork, check_size
 from tests import stage
 from tests.faults import Died, cancelled, died, failing, throttled, timed_out
+from tests.lagging_reads import LaggingReads
 
 from .conftest import CallCounter
 from .lagging import lagging_reads  # noqa: F401 - for every test here
@@ -182,11 +183,12 @@ def test_a_row_is_read_by_its_whole_key__and_none_if_there_is_none(runtime: Runt
     assert work.get(OutboxRow, partition, "another") is None
 
 
-def test_an_index_is_read_page_by_page(work: UnitOfWork) -> None:
+def test_an_index_is_read_page_by_page(work: UnitOfWork, lagging_reads: LaggingReads) -> None:
     for number in range(5):
         work.save(repo(repo_id=str(number)))
     work.save(Repo("9", name="tool", owner_id="owner-2", created_at="2030-01-01T00:00:00.000Z"))
     work.commit()
+    lagging_reads.catch_up_indexes()
     pages, after = [], None
     for _ in range(3):
         rows, after = work.page(Repo, Repo.of_owner, "owner-1", after=after, limit=2)
@@ -264,47 +266,47 @@ def test_a_hundred_items_are_written(work: UnitOfWork) -> None:
     for number in range(100):
         work.save(Owner(f"owner-{number}"))
     work.commit()
-    assert len(list(Owner.scan())) == 100
+    assert len(list(Owner.scan(consistent_read=True))) == 100
 
 
 def test_a_deleted_row_is_gone(runtime: Runtime, work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    work.delete(Repo.get("1"))
+    work.delete(Repo.get("1", consistent_read=True))
     work.commit()
-    assert list(Repo.scan()) == []
+    assert list(Repo.scan(consistent_read=True)) == []
 
 
 def test_a_row_that_was_changed_since_is_not_deleted(runtime: Runtime, work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    stale, current = Repo.get("1"), Repo.get("1")
+    stale, current = Repo.get("1", consistent_read=True), Repo.get("1", consistent_read=True)
     work.save(current)
     work.commit()
     work.delete(stale)
     with pytest.raises(RowChanged, match="repos 1"):
         work.commit()
-    assert Repo.get("1").version == 2
+    assert Repo.get("1", consistent_read=True).version == 2
 
 
 @pytest.mark.parametrize("holds", [True, False])
 def test_a_row_is_deleted_under_its_version_and_the_callers_condition(work: UnitOfWork, holds: bool) -> None:
     work.save(repo())
     work.commit()
-    work.delete(Repo.get("1"), condition=Repo.name == ("tool" if holds else "other"))
+    work.delete(Repo.get("1", consistent_read=True), condition=Repo.name == ("tool" if holds else "other"))
     if holds:
         work.commit()
     else:
         with pytest.raises(RowChanged):
             work.commit()
-    assert [row.id for row in Repo.scan()] == ([] if holds else ["1"])
+    assert [row.id for row in Repo.scan(consistent_read=True)] == ([] if holds else ["1"])
 
 
 def test_a_stale_row_is_not_deleted__though_the_callers_condition_holds(work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    stale = Repo.get("1")
-    work.save(Repo.get("1"))
+    stale = Repo.get("1", consistent_read=True)
+    work.save(Repo.get("1", consistent_read=True))
     work.commit()
     work.delete(stale, condition=Repo.name == "tool")
     with pytest.raises(RowChanged):
@@ -314,8 +316,8 @@ def test_a_stale_row_is_not_deleted__though_the_callers_condition_holds(work: Un
 def test_a_stale_row_is_not_saved__though_the_callers_condition_holds(work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    stale = Repo.get("1")
-    work.save(Repo.get("1"))
+    stale = Repo.get("1", consistent_read=True)
+    work.save(Repo.get("1", consistent_read=True))
     work.commit()
     work.save(stale, condition=Repo.name == "tool")
     with pytest.raises(RowChanged):
@@ -325,7 +327,7 @@ def test_a_stale_row_is_not_saved__though_the_callers_condition_holds(work: Unit
 def test_a_row_is_not_saved__when_the_callers_condition_does_not_hold(work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    work.save(Repo.get("1"), condition=Repo.name == "other", refused=ValueError("another name"))
+    work.save(Repo.get("1", consistent_read=True), condition=Repo.name == "other", refused=ValueError("another name"))
     with pytest.raises(ValueError, match="another name"):
         work.commit()
 
@@ -333,17 +335,17 @@ def test_a_row_is_not_saved__when_the_callers_condition_does_not_hold(work: Unit
 def test_a_commit_may_depend_on_a_row_that_it_does_not_write(work: UnitOfWork) -> None:
     work.save(repo())
     work.commit()
-    read = Repo.get("1")
+    read = Repo.get("1", consistent_read=True)
     work.unchanged(read)
     work.save(Owner("owner-1"))
     work.commit()
-    work.save(Repo.get("1"))
+    work.save(Repo.get("1", consistent_read=True))
     work.commit()
     work.unchanged(read)
     work.save(Owner("owner-2"))
     with pytest.raises(RowChanged, match="repos 1"):
         work.commit()
-    assert [owner.id for owner in Owner.scan()] == ["owner-1"]
+    assert [owner.id for owner in Owner.scan(consistent_read=True)] == ["owner-1"]
 
 
 def test_a_row_that_is_written_may_be_depended_on(runtime: Runtime) -> None:
@@ -364,7 +366,7 @@ def test_a_commit_depends_on_a_row_by_its_whole_key(work: UnitOfWork) -> None:
     work.depend_on(Operation(OperationKind.CHECK, OutboxRow(there.partition, "x"), missing, OutboxRow.type.exists()))
     with pytest.raises(ValueError, match="gone"):
         work.commit()
-    assert [owner.id for owner in Owner.scan()] == ["owner-1"]
+    assert [owner.id for owner in Owner.scan(consistent_read=True)] == ["owner-1"]
 
 
 def test_one_row_twice_is_refused__before_anything_is_sent(work: UnitOfWork, calls: CallCounter) -> None:
