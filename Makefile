@@ -78,7 +78,8 @@ crash: $(venv) ## Run the crash scenarios: every AWS call, every fault (MAILROOM
 	.venv/bin/pytest tests/crash $(PYTEST_FLAGS)
 
 e2e: $(venv) $(cdk) $(emulator) $(layers_local) $(rabbitmq) ## Deploy to a local stack of its own, run the end-to-end tests, stop it
-	@$(python) -m local e2e -- tests/e2e $(PYTEST_FLAGS)
+# In the order of their files: they share one stack, in which deliveries of one test may still go on in the next.
+	@$(python) -m local e2e -- --randomly-dont-reorganize tests/e2e $(PYTEST_FLAGS)
 
 check: lint types test ## Lint, types and tests
 
