@@ -7,7 +7,6 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.Read
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -186,7 +185,7 @@ def _not_consistent(body: dict[str, Any]) -> Iterator[str]:
 
 
 def _item(table: Any, key: Key) -> Any:
-    return copy.deepcopy(table.get_item(*key))  # moto changes items in place
+    return table.get_item(*key)
 
 
 def _put(items: Items, key: Key, item: Any, *, ranged: bool) -> None:

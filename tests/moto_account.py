@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from threading import RLock
 from typing import Any
 
@@ -21,7 +20,7 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from mailroom import clients
 from mailroom.row import Row, bind
 from tests import stage
-from tests.quick_moto import make_quick
+from tests.quick_moto import copy_items, make_quick
 
 Rows = dict[str, Any]
 """Tables by their deployed names, with their items as moto keeps them."""
@@ -68,13 +67,14 @@ class MotoAccount:
     def rows(self) -> Rows:
         """Return a copy of what is in the tables, for `put`."""
         tables = _backend("dynamodb").tables
-        return {name: deepcopy(tables[name].items) for name in self._tables}
+        return {name: copy_items(tables[name]) for name in self._tables}
 
     def put(self, rows: Rows) -> None:
         """Put a copy of these rows into the tables, in place of what is there."""
         tables = _backend("dynamodb").tables
         for name in self._tables:
-            tables[name].items = deepcopy(rows[name])
+            tables[name].items = rows[name]
+            tables[name].items = copy_items(tables[name])  # what is put in can be put in again
 
     @staticmethod
     def _make_bus() -> None:

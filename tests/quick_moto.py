@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
 import pytest
 from moto.core import responses
 from moto.core.serialize import BaseJSONSerializer
-from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Node
+from moto.dynamodb.models import DynamoDBBackend
+from moto.dynamodb.models.table import Table
+from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Expression, Node, UpdateExpressionFunction
+from moto.dynamodb.responses import DynamoHandler
 
 
 def make_quick(patch: pytest.MonkeyPatch) -> None:
     """Let moto take the short way until the patch is undone."""
     patch.setattr(BaseJSONSerializer, "_serialize_type_structure", _serialize)
     patch.setattr(DepthFirstTraverser, "traverse_node_recursively", _traverse)
+    patch.setattr(Node, "__deepcopy__", _copy_node, raising=False)
+    patch.setattr(Node, "find_clauses", _find_clauses)
+    patch.setattr(DynamoDBBackend, "update_item", _update_copy)
+    patch.setattr(Table, "__deepcopy__", _copy_table, raising=False)
+    patch.setattr(DynamoHandler, "use_raw_body", True)  # it would read each JSON body as a query string first
     for name in ("camelcase_to_underscores", "method_names_from_class"):  # of the same few operations and classes
         patch.setattr(responses, name, cache(getattr(responses, name)))
 
@@ -44,6 +54,59 @@ def _traverse(self: Any, node: Any, child_id: int = -1) -> Any:
         if parent:
             parent.children[child_id] = node
     return node
+
+
+def _copy_node(self: Any, memo: dict[int, Any]) -> Any:
+    # It would be taken apart and built anew as for pickling, for each node of each expression.
+    memo[id(self)] = copied = object.__new__(type(self))
+    vars(copied).update({name: deepcopy(value, memo) for name, value in vars(self).items()})
+    return copied
+
+
+_update_item = DynamoDBBackend.update_item
+
+
+def _update_copy(self: Any, table_name: str, key: Any, *args: Any, **kwargs: Any) -> Any:
+    # It would change the item in place. Since none ever changes, who keeps a table as it was need not copy its items.
+    table = self.get_table(table_name)
+    within, name = _place(table, *self.get_keys_value(table, key))
+    if name in within:
+        within[name] = deepcopy(within[name])
+    return _update_item(self, table_name, key, *args, **kwargs)
+
+
+def _place(table: Any, hash_value: Any, range_value: Any) -> tuple[Any, Any]:
+    return (table.items.get(hash_value, {}), range_value) if table.has_range_key else (table.items, hash_value)
+
+
+def _copy_table(self: Any, _memo: dict[int, Any]) -> Any:
+    # Each transaction keeps a copy of its tables, to go back to: of all that is known of them, it changes the items.
+    copied = object.__new__(type(self))
+    vars(copied).update(vars(self), items=copy_items(self))
+    return copied
+
+
+def copy_items(table: Any) -> Any:
+    """Return the items of a table as they are now, for good."""
+    if not table.has_range_key:
+        return table.items.copy()
+    return defaultdict(dict, {hash_value: dict(some) for hash_value, some in table.items.items()})
+
+
+def _find_clauses(self: Any, kinds: Any) -> list[Any]:
+    # It would ask of every node whether it is one of an abstract class.
+    found: list[Any] = []
+    for child in self.children or ():
+        if type(child) in kinds:
+            found.append(child)
+        elif _has_clauses(type(child)):
+            found.extend(_find_clauses(child, kinds))
+    return found
+
+
+@cache
+def _has_clauses(kind: type) -> bool:
+    return issubclass(kind, Expression | UpdateExpressionFunction)
 
 
 @cache
