@@ -13,13 +13,13 @@ from mailroom import clients
 from mailroom.failures import Failure, FailureKind
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
+from mailroom.outbox.limits import EventTooLarge, check_size
 from mailroom.outbox.table import OutboxRow
 from mailroom.publishers.place import PublisherUrlError
 from mailroom.publishers.publisher import SENT, Destination, Outcome, kind_of
 from mailroom.runtime import Runtime
 from mailroom.sources.source import Message
 from mailroom.sources.sqs import SqsSource
-from mailroom.unit_of_work import EventTooLarge, check_size
 from tests import stage
 from tests.faults import failing, refused
 

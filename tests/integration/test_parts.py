@@ -16,13 +16,14 @@ from mailroom.failures import Failure, FailureKind, Permanent
 from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.needs import Access
 from mailroom.outbox.event import Envelope, Event, EventRefused, Part
+from mailroom.outbox.limits import EventTooLarge
 from mailroom.registry import check_parts
 from mailroom.runtime import Runtime
 from mailroom.sources.memory import InMemorySource
 from mailroom.sources.source import MAX_MESSAGE_BYTES, TENANT
 from mailroom.telemetry import LogEvent
 from mailroom.testing import LambdaContext, ManualClock
-from mailroom.unit_of_work import EventTooLarge, UnitOfWork
+from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, failing, refused, throttled
 from tests.log_lines import Lines
 

@@ -16,6 +16,7 @@ from mailroom.clients import Call
 from mailroom.failures import FailureKind, Unavailable, failure_of
 from mailroom.needs import Access
 from mailroom.outbox.event import Envelope, EventRefused, Part, shard_of_id, shard_of_subject
+from mailroom.outbox.limits import EventTooLarge, check_size
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, pending, size_of
 from mailroom.runtime import Runtime
@@ -30,7 +31,7 @@ from mailroom.transaction import (
     TooManyItems,
     write,
 )
-from mailroom.unit_of_work import EventTooLarge, NotDeclared, RowChanged, UnitOfWork, check_size
+from mailroom.unit_of_work import NotDeclared, RowChanged, UnitOfWork
 from tests import stage
 from tests.faults import Died, cancelled, died, failing, throttled, timed_out
 from tests.lagging_reads import LaggingReads

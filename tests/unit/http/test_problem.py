@@ -15,8 +15,9 @@ from mailroom.http.problem import FieldError, Problem, ProblemKind
 from mailroom.http.problem_table import ProblemTable
 from mailroom.idempotency import KeyReused, StillRunning, Superseded
 from mailroom.outbox.event import EventRefused
+from mailroom.outbox.limits import EventTooLarge
 from mailroom.transaction import CommitConflict, TooManyItems
-from mailroom.unit_of_work import EventTooLarge, RowChanged
+from mailroom.unit_of_work import RowChanged
 
 FULL = ProblemKind(409, "shelf-full", "The shelf is full")
 

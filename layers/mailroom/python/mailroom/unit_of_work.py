@@ -14,14 +14,14 @@ from ulid import ULID
 
 from mailroom import idempotency, telemetry
 from mailroom.clock import timestamp
-from mailroom.failures import Unavailable
 from mailroom.needs import Access, Port
-from mailroom.outbox.event import Envelope, Event, EventIds, EventRefused, Part, payload_of
-from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, size_of
-from mailroom.publishers.publisher import kind_of
+from mailroom.outbox.event import Envelope, Event, EventIds, Part, payload_of
+from mailroom.outbox.limits import check_size
+from mailroom.outbox.table import OutboxRow
+from mailroom.parts import Parts
 from mailroom.row import Row, SubjectRow
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_MESSAGE_BYTES, MAX_TENANT, Message, Sink, is_tenant
+from mailroom.sources.source import Sink
 from mailroom.transaction import Operation, OperationKind, write
 
 M = TypeVar("M", bound=Row)
@@ -34,14 +34,6 @@ class NotDeclared(Exception):
 
 class RowChanged(Exception):
     """Someone else changed, made or removed the row since it was read; nothing was written."""
-
-
-class EventTooLarge(EventRefused):
-    """An event that would not fit the outbox or its destination; nothing was written."""
-
-
-class PartsNotSent(Unavailable):
-    """Not all parts of an event were handed on; nothing was written, and all of them leave again."""
 
 
 class UnitOfWork:
@@ -72,8 +64,7 @@ class UnitOfWork:
         self.cause = cause
         self._deadline = deadline
         self._access = access
-        self._sink = parts
-        self._parts: dict[str, Message] = {}
+        self._parts = Parts(runtime, parts)
         self._operations: list[Operation] = []
         self._subjects: list[SubjectRow] = []
         self._once_written: list[Callable[[], None]] = []
@@ -209,7 +200,8 @@ class UnitOfWork:
 
     def forget(self) -> None:
         """Take back all that was collected, so that something else can be committed."""
-        self._operations, self._subjects, self._once_written, self._parts = [], [], [], {}
+        self._operations, self._subjects, self._once_written = [], [], []
+        self._parts.forget()
 
     @property
     def has_changes(self) -> bool:
@@ -271,25 +263,7 @@ class UnitOfWork:
             If the part could never be delivered, its key was used before, or no queue takes the tenant's name.
         """
         _declared(type(part) in self._access.splits_into, type(part), "splits_into")
-        part_id = f"{self.cause_id}/{key}"
-        if part_id in self._parts:
-            raise EventRefused(f"two parts of one event have the key {key!r}; each needs its own")
-        if tenant is not None and not is_tenant(tenant):
-            raise EventRefused(f"{tenant!r} is no tenant: take 1 to {MAX_TENANT} ASCII letters, digits or punctuation")
-        envelope = Envelope(
-            id=part_id,
-            type=part.type,
-            source=self.runtime.settings.source,
-            subject=self.consumed.subject,
-            time=timestamp(self.now()),
-            payload=payload_of(part),
-            traceparent=telemetry.traceparent(),
-        )
-        body = envelope.to_json()
-        if len(body.encode()) > MAX_MESSAGE_BYTES:
-            raise EventTooLarge(f"{part.type} takes {len(body.encode())} bytes, and its queue {MAX_MESSAGE_BYTES}")
-        self._parts[part_id] = Message(body, tenant)
-        return part_id
+        return self._parts.add(part, of=self.consumed, key=key, tenant=tenant)
 
     def commit(self, response: Any = None, *, completes: bool = True) -> None:
         """Write all that was collected in one transaction, and with it that the record taken here is completed.
@@ -310,7 +284,7 @@ class UnitOfWork:
         for subject in self._subjects:
             if not any(operation.row is subject for operation in self._operations):
                 raise LookupError(f"an event is about {subject.subject}, which this unit of work does not write")
-        self._hand_on_parts()
+        self._parts.hand_on()
         taken = idempotency.taken() if completes else None
         operations = [*self._operations, *([taken.completion(response)] if taken else [])]
         if operations:
@@ -322,41 +296,9 @@ class UnitOfWork:
         for tell in told:
             tell()
 
-    def _hand_on_parts(self) -> None:
-        if not self._parts:
-            return
-        if self._sink is None:
-            raise LookupError("there is no queue for parts here: only a consumer splits its event")
-        failures = self._sink.put(list(self._parts.values()))
-        if failures:
-            raise PartsNotSent(f"{len(failures)} of {len(self._parts)} parts were not handed on: {failures[0].message}")
-        self._parts = {}
-
     def _add(self, operation: Operation) -> None:
         _declared(type(operation.row) in self._access.writes, type(operation.row), "writes")
         self._operations.append(operation)
-
-
-def check_size(envelope: Envelope, row: OutboxRow, runtime: Runtime) -> None:
-    """Refuse an event that is too large.
-
-    Raises
-    ------
-    EventTooLarge
-        If it would not fit the outbox or its destination.
-    """
-    size = size_of(row.serialize())
-    if size > MAX_EVENT_BYTES:
-        raise EventTooLarge(f"{envelope.type} takes {size} bytes in the outbox, which holds {MAX_EVENT_BYTES}")
-    kind, _ = kind_of(runtime.settings.publisher_url)
-    on_wire = kind.size(envelope)
-    if on_wire > kind.limits.entry_bytes:
-        raise EventTooLarge(
-            f"{envelope.type} takes {on_wire} bytes on its way, and its destination {kind.limits.entry_bytes}"
-        )
-    type_bytes = len(envelope.type.encode())
-    if kind.limits.type_bytes is not None and type_bytes > kind.limits.type_bytes:
-        raise EventTooLarge(f"the type {envelope.type!r} has {type_bytes} bytes, and goes in {kind.limits.type_bytes}")
 
 
 def _unchanged(row: SubjectRow) -> Condition:

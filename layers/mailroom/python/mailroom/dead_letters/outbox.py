@@ -12,10 +12,10 @@ from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, read_history, remembered
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope, EventIds, first_unsendable, shard_of_id
+from mailroom.outbox.limits import EventTooLarge, check_size
 from mailroom.outbox.table import DEAD, DISCARDED, EventMoved, OutboxRow, pending, sent
 from mailroom.runtime import Runtime
 from mailroom.transaction import Operation, OperationKind, write
-from mailroom.unit_of_work import EventTooLarge, check_size
 
 _UNTOLD = Failure(FailureKind.TRANSIENT, "Unknown", "the row says no reason")
 

@@ -12,7 +12,8 @@ from mailroom.http.precondition import Stale
 from mailroom.http.problem import Problem, ProblemKind
 from mailroom.idempotency import KeyReused, StillRunning, Superseded
 from mailroom.outbox.event import EventRefused
-from mailroom.unit_of_work import EventTooLarge, RowChanged
+from mailroom.outbox.limits import EventTooLarge
+from mailroom.unit_of_work import RowChanged
 
 ERRORS: Mapping[type[Exception], ProblemKind] = {
     KeyReused: kinds.KEY_REUSED,
