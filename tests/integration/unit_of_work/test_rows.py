@@ -1,0 +1,133 @@
+"""Rows of a unit of work: each is written, removed or depended on under its version and condition."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.owners import Owner
+from app.repos import Repo
+from mailroom.needs import Access
+from mailroom.outbox.table import OutboxRow, pending
+from mailroom.runtime import Runtime
+from mailroom.transaction import (
+    Operation,
+    OperationKind,
+)
+from mailroom.unit_of_work import RowChanged, UnitOfWork
+
+from .conftest import ACCESS, created, repo
+
+
+def test_a_stale_row_is_refused(runtime: Runtime, work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    one, other = Repo.get("1", consistent_read=True), Repo.get("1", consistent_read=True)
+    for row in (one, other):
+        row.name = "renamed"
+    winner, loser = UnitOfWork(runtime, ACCESS), UnitOfWork(runtime, ACCESS)
+    winner.save(one)
+    winner.commit()
+    loser.save(other)
+    with pytest.raises(RowChanged):
+        loser.commit()
+    assert Repo.get("1", consistent_read=True).version == 2
+
+
+def test_a_deleted_row_is_gone(runtime: Runtime, work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    work.delete(Repo.get("1", consistent_read=True))
+    work.commit()
+    assert list(Repo.scan(consistent_read=True)) == []
+
+
+def test_a_row_that_was_changed_since_is_not_deleted(runtime: Runtime, work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    stale, current = Repo.get("1", consistent_read=True), Repo.get("1", consistent_read=True)
+    work.save(current)
+    work.commit()
+    work.delete(stale)
+    with pytest.raises(RowChanged, match="repos 1"):
+        work.commit()
+    assert Repo.get("1", consistent_read=True).version == 2
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_row_is_deleted_under_its_version_and_the_callers_condition(work: UnitOfWork, holds: bool) -> None:
+    work.save(repo())
+    work.commit()
+    work.delete(Repo.get("1", consistent_read=True), condition=Repo.name == ("tool" if holds else "other"))
+    if holds:
+        work.commit()
+    else:
+        with pytest.raises(RowChanged):
+            work.commit()
+    assert [row.id for row in Repo.scan(consistent_read=True)] == ([] if holds else ["1"])
+
+
+def test_a_stale_row_is_not_deleted__though_the_callers_condition_holds(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    stale = Repo.get("1", consistent_read=True)
+    work.save(Repo.get("1", consistent_read=True))
+    work.commit()
+    work.delete(stale, condition=Repo.name == "tool")
+    with pytest.raises(RowChanged):
+        work.commit()
+
+
+def test_a_stale_row_is_not_saved__though_the_callers_condition_holds(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    stale = Repo.get("1", consistent_read=True)
+    work.save(Repo.get("1", consistent_read=True))
+    work.commit()
+    work.save(stale, condition=Repo.name == "tool")
+    with pytest.raises(RowChanged):
+        work.commit()
+
+
+def test_a_row_is_not_saved__when_the_callers_condition_does_not_hold(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    work.save(Repo.get("1", consistent_read=True), condition=Repo.name == "other", refused=ValueError("another name"))
+    with pytest.raises(ValueError, match="another name"):
+        work.commit()
+
+
+def test_a_commit_may_depend_on_a_row_that_it_does_not_write(work: UnitOfWork) -> None:
+    work.save(repo())
+    work.commit()
+    read = Repo.get("1", consistent_read=True)
+    work.unchanged(read)
+    work.save(Owner("owner-1"))
+    work.commit()
+    work.save(Repo.get("1", consistent_read=True))
+    work.commit()
+    work.unchanged(read)
+    work.save(Owner("owner-2"))
+    with pytest.raises(RowChanged, match="repos 1"):
+        work.commit()
+    assert [owner.id for owner in Owner.scan(consistent_read=True)] == ["owner-1"]
+
+
+def test_a_row_that_is_written_may_be_depended_on(runtime: Runtime) -> None:
+    work = UnitOfWork(runtime, Access(writes=(Repo,)))
+    work.unchanged(repo())
+    work.commit()
+
+
+def test_a_commit_depends_on_a_row_by_its_whole_key(work: UnitOfWork) -> None:
+    there = OutboxRow(pending(0), work.publish(created()))
+    there.partition = pending(int(there.event_id.rpartition("-")[2]))
+    work.commit()
+    missing = ValueError("the event is gone")
+    work.save(Owner("owner-1"))
+    work.depend_on(Operation(OperationKind.CHECK, there, missing, OutboxRow.event_id.exists()))
+    work.commit()
+    work.save(Owner("owner-2"))
+    work.depend_on(Operation(OperationKind.CHECK, OutboxRow(there.partition, "x"), missing, OutboxRow.type.exists()))
+    with pytest.raises(ValueError, match="gone"):
+        work.commit()
+    assert [owner.id for owner in Owner.scan(consistent_read=True)] == ["owner-1"]
