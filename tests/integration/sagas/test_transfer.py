@@ -152,7 +152,9 @@ def test_a_transfer_learns_of_a_change_at_the_same_moment__if_it_is_for_a_versio
     moves: Moves, headers: dict[str, str], status: int
 ) -> None:
     repo_id = moves.create("a")
-    changed = Meanwhile("TransactWriteItems", lambda: Repo(repo_id).update([Repo.version.add(1)]))
+    other = Repo.get(repo_id, consistent_read=True)
+    other.version += 1
+    changed = Meanwhile("TransactWriteItems", other.save)
     with observed(changed):
         assert moves.transfer(repo_id, "b", **headers).status == status
     assert Repo.get(repo_id, consistent_read=True).version == 2

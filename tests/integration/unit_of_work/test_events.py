@@ -42,6 +42,18 @@ def test_an_event_about_a_row_that_is_not_written_is_refused(work: UnitOfWork) -
         work.commit()
 
 
+def test_an_event_about_a_row_that_is_only_depended_on_is_refused__since_its_place_in_the_order_would_be_lost(
+    work: UnitOfWork,
+) -> None:
+    row = repo()
+    work.save(row)
+    work.commit()
+    work.unchanged(row)
+    work.publish(created(), about=row)
+    with pytest.raises(LookupError, match="repos/1"):
+        work.commit()
+
+
 def test_an_event_too_large_for_the_outbox_is_refused__when_it_is_added(work: UnitOfWork, calls: CallCounter) -> None:
     with pytest.raises(EventTooLarge, match=r"repo\.created"):
         work.publish(created("x" * 390_000))

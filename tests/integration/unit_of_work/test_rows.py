@@ -8,6 +8,7 @@ from app.owners import Owner
 from app.repos import Repo
 from mailroom.needs import Access
 from mailroom.outbox.table import OutboxRow, pending
+from mailroom.row import UpdateWithoutVersion
 from mailroom.runtime import Runtime
 from mailroom.transaction import (
     Operation,
@@ -15,6 +16,7 @@ from mailroom.transaction import (
 )
 from mailroom.unit_of_work import RowChanged, UnitOfWork
 
+from ..conftest import CallCounter
 from .conftest import ACCESS, created, repo
 
 
@@ -131,3 +133,26 @@ def test_a_commit_depends_on_a_row_by_its_whole_key(work: UnitOfWork) -> None:
     with pytest.raises(ValueError, match="gone"):
         work.commit()
     assert [owner.id for owner in Owner.scan(consistent_read=True)] == ["owner-1"]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_row_that_events_are_about_is_not_updated__whether_it_was_read_or_not(
+    work: UnitOfWork, calls: CallCounter, version: int
+) -> None:
+    row = repo()
+    row.version = version
+    with pytest.raises(UpdateWithoutVersion, match=r"repos 1 .* save it"):
+        work.update(row, [Repo.name.set("other")])
+    assert not work.has_changes
+    assert calls.calls == []
+
+
+def test_a_row_that_events_are_about_is_not_updated__past_the_unit_of_work(work: UnitOfWork) -> None:
+    with pytest.raises(UpdateWithoutVersion, match="repos 1"):
+        repo().update([Repo.name.set("other")])
+    assert Repo.count(consistent_read=True) == 0
+
+
+def test_a_row_that_events_are_about_is_not_updated__as_what_a_commit_depends_on(work: UnitOfWork) -> None:
+    with pytest.raises(UpdateWithoutVersion):
+        work.depend_on(Operation(OperationKind.UPDATE, repo(), ValueError(), actions=(Repo.name.set("other"),)))

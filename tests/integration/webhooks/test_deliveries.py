@@ -230,7 +230,8 @@ def test_only_the_delivery_that_disabled_a_webhook_says_so__of_several_that_are_
     def gone(visit: Visit) -> None:
         if len(receiver.got) == 1:
             (other,) = Webhook.scan()
-            other.update([Webhook.version.add(1), Webhook.disabled_at.set("2030-01-01T00:00:00.000Z")])
+            other.version, other.disabled_at = other.version + 1, "2030-01-01T00:00:00.000Z"
+            other.save()
         visit.answer(410)
 
     receiver.behave = gone
@@ -368,7 +369,9 @@ def test_an_address_that_may_not_be_reached_is_dead_at_once__and_names_the_rule(
     line: Line, subscriber: Subscriber, receiver: Receiver
 ) -> None:
     webhook_id = subscriber.to(receiver)
-    Webhook(webhook_id).update([Webhook.url.set("https://169.254.169.254/latest/meta-data/")])
+    webhook = Webhook.get(webhook_id, consistent_read=True)
+    webhook.url = "https://169.254.169.254/latest/meta-data/"
+    webhook.save()
     line.happen()
     line.deliver_for_good()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, cast
 
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 from pynamodb.connection.table import TableConnection
@@ -70,11 +70,22 @@ class Row(Model):
         return connection
 
 
+class UpdateWithoutVersion(TypeError):
+    """Code changes attributes of a row that events are about, past its version; nothing was written."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(
+            f"{row.label} is a row that events are about, so that it has a version: an update would go past it and"
+            " past the order of the events. Read it, change it and save it; keep what many add to at once in a row"
+            " of its own"
+        )
+
+
 class SubjectRow(Row):
     """A row that events are about: its version guards it, and it remembers its latest event.
 
     The two make the order of a subject's events: a new event's id is later than `last_event_id`,
-    and both are written under the row's version.
+    and both are written under the row's version. Such a row is therefore read, changed and saved; it has no update.
     """
 
     version = NumberAttribute(default=0)
@@ -86,6 +97,10 @@ class SubjectRow(Row):
         """What the row's events are about, e.g. `repos/42`."""
         hash_key, _ = self._get_hash_range_key_serialized_values()
         return f"{self.Meta.short_name}/{hash_key}"
+
+    def update(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise `UpdateWithoutVersion`."""
+        raise UpdateWithoutVersion(self)
 
 
 def bind(*settings: NamesTables) -> None:

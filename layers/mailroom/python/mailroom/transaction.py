@@ -14,7 +14,7 @@ from pynamodb.transactions import TransactWrite
 
 from mailroom.failures import FailureKind, Unavailable, failure_of, failure_of_code
 from mailroom.retry import retry
-from mailroom.row import Row
+from mailroom.row import Row, SubjectRow, UpdateWithoutVersion
 from mailroom.runtime import Runtime
 
 MAX_ITEMS = 100
@@ -65,6 +65,11 @@ class Operation:
     ----------
     refused
         What to raise when the condition does not hold.
+
+    Raises
+    ------
+    UpdateWithoutVersion
+        If it would update a row that events are about.
     """
 
     kind: OperationKind
@@ -72,6 +77,10 @@ class Operation:
     refused: Exception
     condition: Condition | None = None
     actions: tuple[Action, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if self.kind is OperationKind.UPDATE and isinstance(self.row, SubjectRow):
+            raise UpdateWithoutVersion(self.row)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -24,6 +24,9 @@ from mailroom.runtime import Runtime
 from mailroom.sources.source import Sink
 from mailroom.transaction import Operation, OperationKind, write
 
+_WRITES_ORDER = (OperationKind.PUT, OperationKind.DELETE)
+"""What keeps, or ends, the order of the events about a row: a mere check of it would forget the new one."""
+
 M = TypeVar("M", bound=Row)
 P = TypeVar("P", bound=Port)
 
@@ -176,7 +179,13 @@ class UnitOfWork:
         condition: Condition | None = None,
         refused: Exception | None = None,
     ) -> None:
-        """Change attributes of a row without having read it: only its key counts."""
+        """Change attributes of a row without having read it, or make it: only its key counts.
+
+        Raises
+        ------
+        UpdateWithoutVersion
+            If events are about the row: it is read, changed and saved.
+        """
         self._add(Operation(OperationKind.UPDATE, row, refused or _changed(row), condition, tuple(actions)))
 
     def unchanged(self, row: SubjectRow) -> None:
@@ -282,7 +291,7 @@ class UnitOfWork:
             `TooManyItems`, `CommitConflict`, or what AWS answers. Nothing was written then.
         """
         for subject in self._subjects:
-            if not any(operation.row is subject for operation in self._operations):
+            if not any(each.row is subject and each.kind in _WRITES_ORDER for each in self._operations):
                 raise LookupError(f"an event is about {subject.subject}, which this unit of work does not write")
         self._parts.hand_on()
         taken = idempotency.taken() if completes else None
