@@ -65,4 +65,4 @@ def test_a_schedule_is_on_eventbridge_what_the_table_says(written: str, expressi
 
 
 def test_the_table_has_every_form() -> None:
-    assert len(SCHEDULES) == 8
+    assert len(SCHEDULES) == 9

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from dataclasses import fields as fields_of
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import Self
 
-from mailroom.cron_field import CronField, ScheduleError
+from mailroom.cron_field import CronField, ScheduleError, Steps
 from mailroom.timings import DAY, HOUR, MINUTE, SCHEDULE_FLOOR
 
 __all__ = ["Cron", "Every", "Schedule", "ScheduleError", "checked_schedule"]
@@ -64,7 +65,11 @@ _MINUTE = CronField("minute", 0, 59)
 _HOUR = CronField("hour", 0, 23)
 _DAY_OF_MONTH = CronField("day_of_month", 1, 31)
 _MONTH = CronField("month", 1, 12, ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"))
-_DAY = CronField("day", 1, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
+_WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+_DAY = CronField("day", 1, 7, _WEEKDAYS, Steps.NOWHERE)
+"""The wildcards of this field have no slash: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-cron-expressions.html"""
+_DAY_OF_TEXT = CronField("day", 0, 7, _WEEKDAYS, Steps.OF_RANGES)
+"""The field in texts, where Sunday is 0 or 7: https://man7.org/linux/man-pages/man5/crontab.5.html"""
 _ANY_DAY = ("*", "?")
 
 
@@ -72,15 +77,16 @@ _ANY_DAY = ("*", "?")
 class Cron:
     """Moments by the calendar, e.g. `Cron(minute=30, hour=4, day="MON")`.
 
-    Each field takes a number, a name where there are names, or an expression of `*`, `a-b`, `a,b` and `*/n`.
+    Each field takes a number, a name where there are names, or an expression of `*`, `a-b`, `a,b` and `*/n`; the day of
+    the week takes no `/n`, as EventBridge has none there.
 
     Parameters
     ----------
     second
         EventBridge knows no seconds and fires within the minute; the scheduler keeps them.
     day_of_month, day
-        Day of the month, or day of the week: `SUN` to `SAT`, as numbers 1 to 7. At most one of them; `*` and `?` are
-        any day.
+        Day of the month, or day of the week: `SUN` to `SAT`, as numbers EventBridge's 1 (Sunday) to 7, and not those of
+        cron, which `parse` reads. At most one of them; `*` and `?` are any day.
 
     Raises
     ------
@@ -114,13 +120,17 @@ class Cron:
     def parse(cls, expression: str) -> Self:
         """Read six fields: second, minute, hour, day of the month, month, day of the week.
 
+        Days of the week are those of cron: Sunday is 0 or 7, Monday 1, and `1-5` is Monday to Friday.
+
         Raises
         ------
         ScheduleError
             If they are not six, or one is wrong; it says what to write instead.
         """
         second, minute, hour, day_of_month, month, day = _fields(expression)
-        return cls(second=second, minute=minute, hour=hour, day_of_month=day_of_month, month=month, day=day)
+        return cls(
+            second=second, minute=minute, hour=hour, day_of_month=day_of_month, month=month, day=_day_of_text(day)
+        )
 
     @property
     def seconds(self) -> frozenset[int]:
@@ -169,9 +179,20 @@ class Cron:
 
         https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-cron-expressions.html
         """
-        day_of_month = "?" if self.day is not None else "*" if self.day_of_month is None else self.day_of_month
-        day = "?" if self.day is None else self.day
-        return f"cron({self.minute} {self.hour} {day_of_month} {self.month} {day} *)"
+        day_of_month = "*" if self.day_of_month is None else _DAY_OF_MONTH.written(self.day_of_month)
+        fields = (
+            _MINUTE.written(self.minute),
+            _HOUR.written(self.hour),
+            "?" if self.day is not None else day_of_month,
+            _MONTH.written(self.month),
+            "?" if self.day is None else _DAY.written(self.day),
+        )
+        return f"cron({' '.join(fields)} *)"
+
+    def __str__(self) -> str:
+        given = [(field.name, getattr(self, field.name)) for field in fields_of(self)]
+        defaults = {field.name: field.default for field in fields_of(self)}
+        return f"Cron({', '.join(f'{name}={_value(value)}' for name, value in given if value != defaults[name])})"
 
 
 Schedule = Every | Cron
@@ -192,7 +213,7 @@ def checked_schedule(schedule: object, *, of: str) -> Schedule:
         return schedule
     if isinstance(schedule, str):
         try:
-            _fields(schedule)
+            Cron.parse(schedule)
         except ScheduleError as error:
             raise ScheduleError(f"{of}: the schedule is a text, and no cron expression either: {error}") from error
         raise ScheduleError(f"{of}: the schedule is a text: write schedule=Cron.parse({schedule!r})")
@@ -214,10 +235,10 @@ def _fields(expression: object) -> list[str]:
         raise ScheduleError(f"{shown} has characters that cannot be printed: write six fields with a space between")
     foreign = _OF_EVENTBRIDGE.fullmatch(expression)
     if foreign:
-        raise ScheduleError(f"{shown} is EventBridge's own form: write {_instead_of(foreign)}")
+        raise ScheduleError(f"{shown} is EventBridge's own form: {_instead_of(foreign)}")
     fields = expression.split()
     if len(fields) == 5:
-        raise ScheduleError(f'{shown} has five fields, and seconds come first: write "0 {" ".join(fields)}"')
+        raise ScheduleError(f"{shown} has five fields, and seconds come first: {_with_seconds(fields)}")
     if len(fields) != 6:
         raise ScheduleError(
             f"{shown} has {len(fields) or 'no'} fields, and six are needed: {_FIELDS}; there is no year"
@@ -225,11 +246,45 @@ def _fields(expression: object) -> list[str]:
     return fields
 
 
+# What is recommended is made first: what would be refused in its turn is told its own fault instead.
+
+
+def _with_seconds(fields: list[str]) -> str:
+    expression = " ".join(["0", *fields])
+    try:
+        Cron.parse(expression)
+    except ScheduleError as error:
+        return f"with them it would be refused as well: {error}"
+    return f'write "{expression}"'
+
+
 def _instead_of(foreign: re.Match[str]) -> str:
     kind, words = foreign[1].lower(), foreign[2].split()
-    rate = re.fullmatch(r"([0-9]+) (minute|hour|day)s?", " ".join(words))
-    if kind == "rate" and rate:
-        return f"Every({rate[2]}s={rate[1]})"
-    if kind == "cron" and len(words) == 6:
-        return f'Cron.parse("0 {" ".join(words[:5])}")'
-    return "Every(minutes=5), Cron(hour=4) or the like"
+    rate = re.fullmatch(r"([0-9]{1,9}) (minute|hour|day)s?", " ".join(words))
+    try:
+        if kind == "rate" and rate:
+            unit, number = f"{rate[2]}s", int(rate[1])
+            Every(**{unit: number})
+            return f"write Every({unit}={number})"
+        if kind == "cron" and len(words) == 6:
+            if words[5] != "*":
+                return "there is no year: let the job look at the date itself"
+            names = ("minute", "hour", "day_of_month", "month", "day")
+            return f"write {Cron(**dict(zip(names, words, strict=False)))}"
+    except ScheduleError as error:
+        return f"written as one of ours it would be refused as well: {error}"
+    return "write Every(minutes=5), Cron(hour=4) or the like"
+
+
+def _day_of_text(field: str) -> str:
+    """Return a day of the week as EventBridge takes it, by name: cron counts from 0, and EventBridge from 1."""
+    if field in _ANY_DAY:
+        return field
+    days = sorted({number % 7 for number in _DAY_OF_TEXT.numbers(field)})
+    if len(days) > 2 and days[-1] - days[0] == len(days) - 1:
+        return "*" if len(days) == 7 else f"{_WEEKDAYS[days[0]]}-{_WEEKDAYS[days[-1]]}"
+    return ",".join(_WEEKDAYS[day] for day in days)
+
+
+def _value(value: int | str) -> str:
+    return value if isinstance(value, str) and value.isdecimal() and value == str(int(value)) else repr(value)
