@@ -67,14 +67,13 @@ class MotoAccount:
     def rows(self) -> Rows:
         """Return a copy of what is in the tables, for `put`."""
         tables = _backend("dynamodb").tables
-        return {name: copy_items(tables[name]) for name in self._tables}
+        return {name: copy_items(tables[name].items) for name in self._tables}
 
     def put(self, rows: Rows) -> None:
         """Put a copy of these rows into the tables, in place of what is there."""
         tables = _backend("dynamodb").tables
         for name in self._tables:
-            tables[name].items = rows[name]
-            tables[name].items = copy_items(tables[name])  # what is put in can be put in again
+            tables[name].items = copy_items(rows[name])
 
     @staticmethod
     def _make_bus() -> None:

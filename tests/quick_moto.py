@@ -82,15 +82,15 @@ def _place(table: Any, hash_value: Any, range_value: Any) -> tuple[Any, Any]:
 def _copy_table(self: Any, _memo: dict[int, Any]) -> Any:
     # Each transaction keeps a copy of its tables, to go back to: of all that is known of them, it changes the items.
     copied = object.__new__(type(self))
-    vars(copied).update(vars(self), items=copy_items(self))
+    vars(copied).update(vars(self), items=copy_items(self.items))
     return copied
 
 
-def copy_items(table: Any) -> Any:
-    """Return the items of a table as they are now, for good."""
-    if not table.has_range_key:
-        return table.items.copy()
-    return defaultdict(dict, {hash_value: dict(some) for hash_value, some in table.items.items()})
+def copy_items(items: Any) -> Any:
+    """Return the items of a table as they are now, by key or by hash and range key: what is in them never changes."""
+    if not isinstance(next(iter(items.values()), None), dict):
+        return items.copy()
+    return defaultdict(dict, {hash_value: dict(some) for hash_value, some in items.items()})
 
 
 def _find_clauses(self: Any, kinds: Any) -> list[Any]:

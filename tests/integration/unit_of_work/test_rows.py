@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from app.owners import Owner
@@ -68,24 +70,16 @@ def test_a_row_is_deleted_under_its_version_and_the_callers_condition(work: Unit
     assert [row.id for row in Repo.scan(consistent_read=True)] == ([] if holds else ["1"])
 
 
-def test_a_stale_row_is_not_deleted__though_the_callers_condition_holds(work: UnitOfWork) -> None:
+@pytest.mark.parametrize("write", [UnitOfWork.delete, UnitOfWork.save])
+def test_a_stale_row_is_neither_deleted_nor_saved__though_the_callers_condition_holds(
+    work: UnitOfWork, write: Callable[..., None]
+) -> None:
     work.save(repo())
     work.commit()
     stale = Repo.get("1", consistent_read=True)
     work.save(Repo.get("1", consistent_read=True))
     work.commit()
-    work.delete(stale, condition=Repo.name == "tool")
-    with pytest.raises(RowChanged):
-        work.commit()
-
-
-def test_a_stale_row_is_not_saved__though_the_callers_condition_holds(work: UnitOfWork) -> None:
-    work.save(repo())
-    work.commit()
-    stale = Repo.get("1", consistent_read=True)
-    work.save(Repo.get("1", consistent_read=True))
-    work.commit()
-    work.save(stale, condition=Repo.name == "tool")
+    write(work, stale, condition=Repo.name == "tool")
     with pytest.raises(RowChanged):
         work.commit()
 
