@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 from enum import StrEnum
 
-from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 
 from app.events import ReportRequested
 from app.owners import OwnerId
 from app.repos import Repo, list_repos
+from mailroom.attributes import TTLAttribute
 from mailroom.clock import timestamp
 from mailroom.failures import Failure, Permanent
 from mailroom.http.command import Command

@@ -9,6 +9,34 @@ from typing import Protocol
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class NaiveMoment(ValueError):
+    """A moment without an offset: on each machine it would mean another one. Nothing was done with it."""
+
+    def __init__(self, moment: datetime, of: str = "the moment") -> None:
+        super().__init__(
+            f"{of} {moment.isoformat()} has no time zone: say which moment is meant, as by datetime.now(UTC), "
+            "datetime(…, tzinfo=UTC), or a text that ends with Z"
+        )
+
+
+def aware(moment: datetime, of: str = "the moment") -> datetime:
+    """Return the moment, if it is the same one everywhere.
+
+    Parameters
+    ----------
+    of
+        What the error calls it.
+
+    Raises
+    ------
+    NaiveMoment
+        If it has no time zone, or one that knows no offset.
+    """
+    if moment.utcoffset() is None:
+        raise NaiveMoment(moment, of)
+    return moment
+
+
 class Clock(Protocol):
     """What the machinery needs to know of time."""
 
@@ -45,20 +73,44 @@ def timestamp(moment: datetime) -> str:
     """Write a moment in the one form that rows and envelopes use: RFC 3339, UTC, milliseconds.
 
     Two such strings compare as the moments do.
+
+    Raises
+    ------
+    NaiveMoment
+        If it has no time zone.
     """
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    there = aware(moment).astimezone(UTC)
+    return there.strftime("%Y-%m-%dT%H:%M:%S.") + f"{there.microsecond // 1000:03d}Z"
 
 
 def moment(written: str) -> datetime:
-    """Read what `timestamp` wrote."""
-    return datetime.fromisoformat(written)
+    """Read what `timestamp` wrote.
+
+    Raises
+    ------
+    NaiveMoment
+        If it is written without an offset.
+    """
+    return aware(datetime.fromisoformat(written))
 
 
 def epoch_milliseconds(moment: datetime) -> int:
-    """Answer whole milliseconds since 1970, exactly: by way of a float some would be one less."""
-    return (moment - _EPOCH) // timedelta(milliseconds=1)
+    """Return whole milliseconds since 1970, exactly: by way of a float some would be one less.
+
+    Raises
+    ------
+    NaiveMoment
+        If it has no time zone.
+    """
+    return (aware(moment) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def epoch_seconds(moment: datetime) -> int:
-    """Answer whole seconds since 1970, the unit of DynamoDB's TTL."""
-    return int(moment.timestamp())
+    """Return whole seconds since 1970, the unit of DynamoDB's TTL.
+
+    Raises
+    ------
+    NaiveMoment
+        If it has no time zone.
+    """
+    return (aware(moment) - _EPOCH) // timedelta(seconds=1)

@@ -26,10 +26,11 @@ from aws_lambda_powertools.utilities.idempotency.exceptions import (
 from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePersistenceLayer
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from botocore.exceptions import ClientError
-from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from mailroom import clients
+from mailroom.attributes import TTLAttribute
 from mailroom.clock import epoch_milliseconds, epoch_seconds, timestamp
 from mailroom.failures import Failure, FailureKind, Unavailable, failure_of
 from mailroom.retry import retry

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from mailroom import telemetry
-from mailroom.clock import moment, timestamp
+from mailroom.clock import aware, moment, timestamp
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, declaring, load
 from mailroom.failures import Failure, failure_of
 from mailroom.lease import HeldLease
@@ -148,9 +148,12 @@ class JobEdge:
 
         Raises
         ------
+        NaiveMoment
+            If the firing's moment has no time zone; nothing was run.
         Exception
             What the job raised, after it was logged and counted.
         """
+        fired_at = fired_at and aware(fired_at, "the firing's moment")
         runtime, name = self._runtime, lease_name(self._declaration.name)
         with telemetry.flushed_metrics(), telemetry.traced(None, runtime.random):
             remaining = context.get_remaining_time_in_millis() / 1000

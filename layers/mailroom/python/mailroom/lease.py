@@ -85,7 +85,7 @@ class HeldLease:
         """
         timings, clock = self._runtime.timings, self._runtime.clock
         since, held_until = self._term
-        by_wall = held_until / 1000 - clock.now().timestamp()
+        by_wall = held_until / 1000 - epoch_milliseconds(clock.now()) / 1000
         by_monotonic = timings.lease - (clock.monotonic() - since)
         return min(by_wall, by_monotonic) - 2 * timings.clock_skew
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Base64Encoder, BaseModel, ConfigDict, EncodedBytes, Field, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from mailroom.clock import aware
 from mailroom.failures import Unavailable
 from mailroom.signing import EndpointKey
 from mailroom.timings import Timings
@@ -57,7 +58,7 @@ class MasterKey(BaseModel):
     @classmethod
     def of(cls, id_: str, key: bytes, made_at: datetime) -> MasterKey:
         """Make one of its bytes."""
-        return cls.model_construct(id=id_, key=key, made_at=made_at)
+        return cls.model_construct(id=id_, key=key, made_at=aware(made_at))
 
     def endpoint_key(self, endpoint_id: str) -> EndpointKey:
         """Answer what an endpoint's messages are signed with under this key."""

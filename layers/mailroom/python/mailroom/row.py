@@ -9,6 +9,7 @@ from pynamodb.connection.table import TableConnection
 from pynamodb.models import Model
 
 from mailroom import clients
+from mailroom.attributes import check_moments
 
 M = TypeVar("M", bound="Row")
 
@@ -38,6 +39,7 @@ class Row(Model):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        check_moments(cls)
         if "Meta" in cls.__dict__:
             Row.tables[cls.Meta.short_name] = cls
             _bind(cls)

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
+from mailroom.attributes import TTLAttribute
 from mailroom.dead_letters.letter import Deed
 from mailroom.failures import Failure
 from mailroom.row import SubjectRow

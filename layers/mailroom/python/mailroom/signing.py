@@ -15,6 +15,8 @@ from datetime import datetime
 from hmac import compare_digest
 from typing import Self
 
+from mailroom.clock import epoch_milliseconds
+
 SECRET_PREFIX = "whsec_"  # noqa: S105 - what a secret begins with
 VERSION = "v1"
 """HMAC-SHA256. Others, `v1a` for example, are skipped."""
@@ -108,10 +110,12 @@ def verify(
     ------
     SignatureRefused
         In every other case, whatever came.
+    NaiveMoment
+        If `now` has no time zone.
     """
     if not _MESSAGE_ID.fullmatch(message_id):
         raise SignatureRefused("the webhook-id is none")
-    if not _TIMESTAMP.fullmatch(timestamp) or abs(now.timestamp() - int(timestamp)) > tolerance:
+    if not _TIMESTAMP.fullmatch(timestamp) or abs(epoch_milliseconds(now) / 1000 - int(timestamp)) > tolerance:
         raise SignatureRefused(f"the webhook-timestamp is not within {tolerance:g} s of now")
     signed = _signed_content(message_id, timestamp, body)
     expected = [_sign(key, signed) for key in _keys_of(secrets)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from mailroom.clock import aware
 from mailroom.failures import Failure, FailureKind
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
@@ -20,7 +21,7 @@ class ManualClock:
     """A clock that moves when it is told to; sleeping moves it."""
 
     def __init__(self, start: datetime = datetime(2030, 1, 1, tzinfo=UTC)) -> None:
-        self._now = start
+        self._now = aware(start)
         self._monotonic = 0.0
         self.slept: list[float] = []
 

@@ -13,7 +13,7 @@ from pynamodb.indexes import Index
 from ulid import ULID
 
 from mailroom import idempotency, telemetry
-from mailroom.clock import timestamp
+from mailroom.clock import epoch_milliseconds, timestamp
 from mailroom.needs import Access, Port
 from mailroom.outbox.event import Envelope, Event, EventIds, Part, payload_of
 from mailroom.outbox.limits import check_size
@@ -107,7 +107,7 @@ class UnitOfWork:
 
     def new_id(self) -> str:
         """Answer an id for a new row: a ULID."""
-        milliseconds = int(self.now().timestamp() * 1000)
+        milliseconds = epoch_milliseconds(self.now())
         return str(ULID.from_bytes(milliseconds.to_bytes(6, "big") + self.runtime.random.randbytes(10)))
 
     def use(self, port: type[P]) -> P:
@@ -230,6 +230,8 @@ class UnitOfWork:
         ------
         EventRefused
             If it could never be delivered: too large, too deep, characters or numbers that cannot be sent.
+        NaiveMoment
+            If it has a moment without a time zone.
         """
         _declared(type(event) in self._access.publishes, type(event), "publishes")
         subject = None if about is None else about.subject

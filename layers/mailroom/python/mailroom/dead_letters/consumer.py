@@ -10,7 +10,7 @@ from pynamodb.exceptions import DeleteError, UpdateError
 from pynamodb.expressions.update import Action as UpdateAction
 
 from mailroom import clients
-from mailroom.clock import moment
+from mailroom.clock import epoch_milliseconds, moment
 from mailroom.consumer import key_of, record_prefix
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, read_history, remembered
@@ -204,7 +204,7 @@ class ConsumerLetters:
         return timings.consumer_backoff.longest_delay() + timings.visibility(timings.consumer_timeout)
 
     def _letter(self, row: IdempotencyRow) -> DeadLetter:
-        silent_for = self._runtime.clock.now().timestamp() - int(row.in_progress_until) / 1000
+        silent_for = epoch_milliseconds(self._runtime.clock.now()) / 1000 - int(row.in_progress_until) / 1000
         failure = Failure.from_json(row.failure) if row.failure else _AT_WORK if silent_for < 0 else ENDED_SILENTLY
         attempts = int(row.attempts or 0)
         dead = self._runtime.timings.consumer_backoff.is_over(failure, attempts) or silent_for > self._longest_wait

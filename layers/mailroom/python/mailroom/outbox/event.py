@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticSerializationError, to_json
 from ulid import ULID
 
-from mailroom.clock import Clock, epoch_milliseconds
+from mailroom.clock import Clock, aware, epoch_milliseconds
 from mailroom.failures import Permanent
 
 SHARDS = 8
@@ -175,6 +175,8 @@ def payload_of(event: Event) -> str:
     EventRefused
         If it nests too deeply, has integers that JSON readers disagree on, characters that cannot be sent,
         or numbers or objects that JSON cannot write.
+    NaiveMoment
+        If it has a moment without a time zone.
     """
     payload = event.model_dump(mode="python")
     _check_value(payload, type(event).__name__, depth=1)
@@ -248,6 +250,8 @@ def _check_value(value: object, path: str, depth: int) -> None:
             pass
         case int() if abs(value) > MAX_INTEGER:
             raise EventRefused(f"{path} is beyond ±(2^53 - 1), where JSON readers disagree")
+        case datetime():
+            aware(value, path)
         case float() if not math.isfinite(value):
             raise EventRefused(f"{path} is {value}, which JSON cannot write")
         case str() if unsendable := first_unsendable(value):

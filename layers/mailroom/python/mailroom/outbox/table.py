@@ -12,9 +12,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.exceptions import ClientError
-from pynamodb.attributes import NumberAttribute, TTLAttribute, UnicodeAttribute
+from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 
 from mailroom import clients, telemetry
+from mailroom.attributes import TTLAttribute
 from mailroom.clock import epoch_seconds, timestamp
 from mailroom.failures import Failure, Unavailable, failure_of
 from mailroom.outbox.event import Envelope

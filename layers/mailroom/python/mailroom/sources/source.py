@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
+from mailroom.clock import epoch_milliseconds
 from mailroom.failures import Failure, FailureKind, Unavailable
 from mailroom.timings import MAX_VISIBILITY
 
@@ -115,4 +116,4 @@ def receives_of(record: Mapping[str, Any]) -> int:
 def longest_hiding(record: Mapping[str, Any], now: datetime) -> float:
     """Answer the seconds for which a message may still be hidden: 12 h after its first delivery that is over."""
     first_received = int(record["attributes"]["ApproximateFirstReceiveTimestamp"]) / 1000
-    return max(0, MAX_VISIBILITY - (now.timestamp() - first_received) - 1)
+    return max(0, MAX_VISIBILITY - (epoch_milliseconds(now) / 1000 - first_received) - 1)
