@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from copy import deepcopy
 from functools import cache
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from moto.core import responses
 from moto.core.serialize import BaseJSONSerializer
+from moto.dynamodb.comparisons import ConditionExpressionParser
 from moto.dynamodb.models import DynamoDBBackend
 from moto.dynamodb.models.table import Table
 from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Expression, Node, UpdateExpressionFunction
+from moto.dynamodb.parsing.expressions import UpdateExpressionParser
+from moto.dynamodb.parsing.validators import ActionCountValidator, OverlappingPathsValidator
 from moto.dynamodb.responses import DynamoHandler
 
 
@@ -22,6 +25,11 @@ def make_quick(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DepthFirstTraverser, "traverse_node_recursively", _traverse)
     patch.setattr(Node, "__deepcopy__", _copy_node, raising=False)
     patch.setattr(Node, "find_clauses", _find_clauses)
+    # Everybody who changes a tree of an expression copies it first, so that those of one text can share it.
+    patch.setattr(UpdateExpressionParser, "make", cache(UpdateExpressionParser.make))
+    patch.setattr(ConditionExpressionParser, "_lex_condition_expression", _lex)
+    for validator in (ActionCountValidator, OverlappingPathsValidator):
+        patch.setattr(validator, "traverse", _process_root)
     patch.setattr(DynamoDBBackend, "update_item", _update_copy)
     patch.setattr(Table, "__deepcopy__", _copy_table, raising=False)
     patch.setattr(DynamoHandler, "use_raw_body", True)  # it would read each JSON body as a query string first
@@ -54,6 +62,24 @@ def _traverse(self: Any, node: Any, child_id: int = -1) -> Any:
         if parent:
             parent.children[child_id] = node
     return node
+
+
+def _process_root(self: Any, root: Any) -> Any:
+    # What it looks for at the root is all there is; it would look again at each clause and action below.
+    return self.process(root)
+
+
+_lex_anew = ConditionExpressionParser._lex_condition_expression
+
+
+def _lex(self: Any) -> deque[Any]:
+    # It would compile six patterns for each word. The words of a text never change.
+    return deque(_words(self.condition_expression))
+
+
+@cache
+def _words(text: str) -> tuple[Any, ...]:
+    return tuple(_lex_anew(ConditionExpressionParser(text, None, None)))
 
 
 def _copy_node(self: Any, memo: dict[int, Any]) -> Any:
