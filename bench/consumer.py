@@ -46,7 +46,7 @@ from mailroom.consumer import Consumer, ConsumerEdge, consumer
 from mailroom.failures import failure_of
 from mailroom.idempotency import FAILED, IdempotencyRow, record_id
 from mailroom.outbox.event import Envelope, payload_of
-from mailroom.outbox.table import size_of
+from mailroom.outbox.room import size_of
 from mailroom.row import Row
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import LambdaContext

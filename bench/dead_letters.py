@@ -44,7 +44,8 @@ from mailroom.dead_letters.redrive import Plan, Redrive
 from mailroom.deployment import Deployment
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope, payload_of
-from mailroom.outbox.table import DEAD, OutboxRow, size_of
+from mailroom.outbox.room import size_of
+from mailroom.outbox.table import DEAD, OutboxRow
 
 PAGE, READ_AT_ONCE = 100, 25
 CONSUMERS = ("notifications", "webhooks")

@@ -43,7 +43,8 @@ from mailroom.clients import Call
 from mailroom.clock import SystemClock, timestamp
 from mailroom.outbox.event import Envelope, payload_of
 from mailroom.outbox.relay import Relay
-from mailroom.outbox.table import OutboxRow, size_of
+from mailroom.outbox.room import size_of
+from mailroom.outbox.table import OutboxRow
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.transaction import Operation, OperationKind, write
 

@@ -43,6 +43,7 @@ from .ledger import (
 from .reports import WriteReport  # noqa: F401 - run like those below
 from .sagas import StuckTransferIsRetried, TransferCompletes, TransferIsUndone  # noqa: F401 - run like those below
 from .signing import Rotation  # noqa: F401 - run like those below
+from .unreadable import DrainPastUnreadable  # noqa: F401 - run like those below
 from .webhooks import DeliverToWebhooks  # noqa: F401 - run like those below
 from .world import DEED, Receiver, World
 

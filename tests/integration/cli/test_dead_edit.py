@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mailroom.outbox.table import DEAD, DISCARDED, MAX_EVENT_BYTES, OutboxRow, pending
+from mailroom.outbox.room import MAX_EVENT_BYTES
+from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending
 from mailroom.publishers.publisher import SENT
 
 from ..outbox.conftest import SHARD

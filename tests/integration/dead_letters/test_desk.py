@@ -12,10 +12,11 @@ from mailroom.clients import Call
 from mailroom.cursor import BadCursor, write_cursor
 from mailroom.dead_letters.consumer import ConsumerLetters
 from mailroom.dead_letters.desk import UnknownSource, groups
-from mailroom.dead_letters.letter import MAX_HISTORY, Deed, Fate
+from mailroom.dead_letters.letter import Deed, Fate
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.dead_letters.redrive import Plan
 from mailroom.failures import Permanent
+from mailroom.history import MAX_HISTORY
 from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.publishers.publisher import SENT

@@ -9,6 +9,7 @@ from mailroom.lease import LeaseRow
 from mailroom.outbox.event import Envelope, EventIds, shard_of_subject
 from mailroom.outbox.relay import Relay, lease_name
 from mailroom.outbox.table import DEAD, OutboxRow, pending, sent
+from mailroom.reading import read_page, row_of
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock
 
@@ -50,7 +51,8 @@ class Outbox:
         return next(self._subjects)
 
     def ids(self, partition: str) -> list[str]:
-        return [row.event_id for row in OutboxRow.query(partition, consistent_read=True)]
+        found, _ = read_page(OutboxRow, OutboxRow.query(partition, consistent_read=True))
+        return [row_of(each).event_id for each in found]
 
     @property
     def pending(self) -> list[str]:

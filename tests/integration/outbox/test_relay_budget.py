@@ -17,8 +17,9 @@ from mailroom.clock import timestamp
 from mailroom.needs import Access
 from mailroom.outbox.event import SHARDS, shard_of_subject
 from mailroom.outbox.relay import Relay
+from mailroom.outbox.room import size_of
 from mailroom.outbox.sweep import sweep
-from mailroom.outbox.table import OutboxRow, pending, size_of
+from mailroom.outbox.table import OutboxRow, pending
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock

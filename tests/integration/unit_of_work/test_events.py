@@ -7,7 +7,8 @@ import pytest
 from app.repos import Repo
 from mailroom.outbox.event import Envelope, EventRefused, shard_of_id, shard_of_subject
 from mailroom.outbox.limits import EventTooLarge, check_size
-from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, size_of
+from mailroom.outbox.room import MAX_EVENT_BYTES, size_of
+from mailroom.outbox.table import OutboxRow
 from mailroom.runtime import Runtime
 from mailroom.telemetry import traced
 from mailroom.testing import ManualClock

@@ -17,11 +17,7 @@ NOW, EARLIER, LATER = "2030-01-01T00:00:00.000Z", "2029-12-31T23:59:59.999Z", "2
 def pending(
     event_id: str, subject: str | None = None, *, after: str | None = None, due: str | None = None
 ) -> PendingEvent:
-    item = {"event_id": {"S": event_id}}
-    for name, value in (("subject", subject), ("after", after), ("next_attempt_at", due)):
-        if value is not None:
-            item[name] = {"S": value}
-    return PendingEvent(item)
+    return PendingEvent({}, id=event_id, subject=subject, after=after, due_at=due)
 
 
 def lanes_of(*events: PendingEvent, blocked: Collection[str] = ()) -> Lanes:

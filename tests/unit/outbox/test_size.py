@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mailroom.outbox.table import Item, size_of
+from mailroom.outbox.room import size_of
+from mailroom.row import Item
 
 
 @pytest.mark.parametrize(

@@ -84,9 +84,10 @@ class Failure:
 
     @classmethod
     def from_json(cls, text: str) -> Failure:
-        """Read what `to_json` wrote."""
+        """Read what `to_json` wrote; what another version writes beside it is passed over."""
         stored = json.loads(text)
-        return cls(**{**stored, "kind": FailureKind(stored["kind"])})
+        known = {name: stored[name] for name in cls.__dataclass_fields__ if name in stored}
+        return cls(**{**known, "kind": FailureKind(stored["kind"])})
 
 
 class Permanent(Exception):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn, Protocol, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar, cast
 
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 from pynamodb.connection.table import TableConnection
@@ -12,6 +13,8 @@ from mailroom import clients
 from mailroom.attributes import check_moments
 
 M = TypeVar("M", bound="Row")
+Item = Mapping[str, Any]
+"""A row as DynamoDB writes and answers it: `{"name": {"S": "value"}}`."""
 
 
 class NamesTables(Protocol):
@@ -33,6 +36,10 @@ class Row(Model):
     """Every model that has been imported, by the short name of its table."""
     deployed: ClassVar[dict[str, str]] = {}
     """The deployed names that `bind` was given, by the short ones."""
+
+    read_from: Item | None = None
+    """The item that it was read from, where `reading` read it."""
+    _written_as: Item | None = None
 
     class Meta:
         short_name: str
@@ -57,6 +64,29 @@ class Row(Model):
         if name is None:
             raise LookupError(f"the table {cls.Meta.short_name!r} has no deployed name yet: call bind(settings) first")
         return name
+
+    @classmethod
+    def as_it_is(cls, item: Item) -> Self:
+        """Make a row that is written as this item, with what the model does not know or cannot read."""
+        row = cls(*(next(iter(item[name].values())) for name in cls.key_names()))
+        row._written_as = item
+        return row
+
+    @classmethod
+    def flaws_of_keys(cls, item: Item) -> dict[str, str]:
+        """Return what is wrong with which key of an item, beyond its type."""
+        return {}
+
+    @classmethod
+    def key_names(cls) -> tuple[str, ...]:
+        """Return the names of the table's keys."""
+        return tuple(filter(None, (cls._hash_keyname, cls._range_keyname)))
+
+    def serialize(self, null_check: bool = True) -> dict[str, dict[str, Any]]:
+        """Return what is written, in DynamoDB's form."""
+        if self._written_as is not None:
+            return dict(self._written_as)
+        return super().serialize(null_check=null_check)
 
     @property
     def label(self) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 from mailroom import clients
 from mailroom.clock import epoch_milliseconds
 from mailroom.consumer import record_prefix
-from mailroom.dead_letters.letter import BECAME, OUTBOX, Action, read_history
+from mailroom.dead_letters.letter import BECAME, OUTBOX, Action
 from mailroom.deployment import Deployment
 from mailroom.failures import Failure
+from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, IdempotencyRow, record_id
 from mailroom.outbox.event import shard_of_id, shard_of_subject
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent

@@ -13,9 +13,10 @@ from mailroom import clients
 from mailroom.clock import epoch_milliseconds, moment
 from mailroom.consumer import key_of, record_prefix
 from mailroom.cursor import read_cursor, write_cursor
-from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, read_history, remembered
+from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, remembered
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind, Permanent
+from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, IdempotencyRow, record_id
 from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime

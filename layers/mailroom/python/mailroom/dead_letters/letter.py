@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from mailroom.failures import Failure
+from mailroom.history import read_history, write_history
 
 OUTBOX = "outbox"
 """The source of events that could not be published; the other sources are the consumers, by name."""
-MAX_HISTORY = 10
-"""Deeds that a row remembers: with a failure of 1 KB each they fit the room that events leave in their item."""
 MAX_WHY = 200
 """Characters of a reason: ten of them, with their failures, fit the room that events leave in their item."""
 
@@ -134,10 +132,4 @@ def remembered(
         entry[BECAME] = became
     if failure is not None:
         entry["failure"] = asdict(failure)
-    return json.dumps([*deeds, entry][-MAX_HISTORY:], ensure_ascii=False, separators=(",", ":"))
-
-
-def read_history(history: str | None) -> list[dict[str, Any]]:
-    """Answer the deeds that a row remembers, oldest first."""
-    deeds: list[dict[str, Any]] = json.loads(history) if history else []
-    return deeds
+    return write_history([*deeds, entry])

@@ -9,8 +9,9 @@ from typing import Any
 from mailroom import clients
 from mailroom.clock import timestamp
 from mailroom.cursor import read_cursor, write_cursor
-from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, read_history, remembered
+from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, remembered
 from mailroom.failures import Failure, FailureKind
+from mailroom.history import read_history
 from mailroom.outbox.event import Envelope, EventIds, first_unsendable, shard_of_id
 from mailroom.outbox.limits import EventTooLarge, check_size
 from mailroom.outbox.table import DEAD, DISCARDED, EventMoved, OutboxRow, pending, sent

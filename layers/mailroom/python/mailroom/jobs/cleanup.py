@@ -38,7 +38,7 @@ class Ground:
     @property
     def keys(self) -> tuple[str, ...]:
         """The names of the table's keys."""
-        return tuple(filter(None, (self.model._hash_keyname, self.model._range_keyname)))
+        return self.model.key_names()
 
 
 GROUNDS = (Ground(IdempotencyRow), Ground(OutboxRow, DISCARDED), Ground(SagaRow))

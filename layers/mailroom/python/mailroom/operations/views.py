@@ -8,8 +8,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, Field, RootModel, SerializeAsAny, StringConstraints
 
-from mailroom.dead_letters.letter import MAX_WHY, Fate, Result, read_history
+from mailroom.dead_letters.letter import MAX_WHY, Fate, Result
 from mailroom.failures import Failure
+from mailroom.history import read_history
 from mailroom.http.command import Command
 from mailroom.http.query import Limit, Query, Whole
 from mailroom.outbox.event import SHARDS

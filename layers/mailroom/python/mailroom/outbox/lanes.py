@@ -28,16 +28,16 @@ class Lanes:
         self.waiting_until: list[str] = []
         self._lanes: dict[str, deque[PendingEvent]] = {}
         held: set[str] = set()
+        waiting = set(blocked)
         for event in events:
-            if event.lane in held:
-                continue
-            if event.due_at is not None and event.due_at > now:
-                self.waiting_until.append(event.due_at)
-                held.add(event.lane)
-            elif event.after in blocked:
-                held.add(event.lane)
-            else:
-                self._lanes.setdefault(event.lane, deque()).append(event)
+            if event.lane not in held:
+                if event.due_at is not None and event.due_at > now:
+                    self.waiting_until.append(event.due_at)
+                elif event.after not in waiting:
+                    self._lanes.setdefault(event.lane, deque()).append(event)
+                    continue
+            held.add(event.lane)
+            waiting.add(event.id)  # its successor may have another lane: one of the two may not say its subject
 
     def wave(self) -> list[PendingEvent]:
         """Answer the first event of each lane: they are of different subjects and go side by side."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mailroom.outbox.event import Envelope, EventRefused
-from mailroom.outbox.table import MAX_EVENT_BYTES, OutboxRow, size_of
+from mailroom.outbox.room import MAX_EVENT_BYTES, size_of
+from mailroom.outbox.table import OutboxRow
 from mailroom.publishers.publisher import kind_of
 from mailroom.runtime import Runtime
 

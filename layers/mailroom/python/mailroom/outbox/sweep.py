@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from mailroom.outbox.event import SHARDS
-from mailroom.outbox.relay import Relay
-from mailroom.outbox.turn import Walk
+from mailroom.outbox.relay import Relay, ShardGuard
+from mailroom.outbox.turn import Drained, Walk
 from mailroom.runtime import Runtime
 
 
@@ -23,18 +23,23 @@ def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Calla
         The `clock.monotonic()` from which nothing new is begun.
     out_of_time
         Asked before each page.
+
+    Raises
+    ------
+    ExceptionGroup
+        At its end, if something went wrong in a shard: the others were swept.
     """
-    clock, sent = runtime.clock, 0
+    clock, sent, guard = runtime.clock, 0, ShardGuard()
     while True:
-        round_sent, next_due = _round(relay, runtime, deadline, out_of_time)
+        round_sent, next_due = _round(relay, runtime, deadline, out_of_time, guard)
         sent += round_sent
         if next_due is None:
-            return sent
+            break
         wait = max(runtime.timings.sweep_tick, (next_due - clock.now()).total_seconds())
-        if clock.monotonic() + wait >= deadline:
-            return sent
-        if not _nap(runtime, wait, out_of_time):
-            return sent
+        if clock.monotonic() + wait >= deadline or not _nap(runtime, wait, out_of_time):
+            break
+    guard.tell()
+    return sent
 
 
 def _nap(runtime: Runtime, seconds: float, out_of_time: Callable[[], bool]) -> bool:
@@ -48,18 +53,25 @@ def _nap(runtime: Runtime, seconds: float, out_of_time: Callable[[], bool]) -> b
 
 
 def _round(
-    relay: Relay, runtime: Runtime, deadline: float, out_of_time: Callable[[], bool]
+    relay: Relay, runtime: Runtime, deadline: float, out_of_time: Callable[[], bool], guard: ShardGuard
 ) -> tuple[int, datetime | None]:
     start = runtime.random.randrange(SHARDS)
     walks = {shard % SHARDS: Walk() for shard in range(start, start + SHARDS)}
-    waiting = deque(shard for shard in walks if relay.has_mail(shard))
+    waiting = deque(shard for shard in walks if _has_mail(relay, shard, guard))
     sent, dues = 0, []
     while waiting and not out_of_time():
-        shard = waiting.popleft()
-        turn = relay.drain(shard, walk=walks[shard], pages=1, deadline=deadline)
+        shard, turn = waiting.popleft(), Drained()
+        with guard.over(shard):
+            turn = relay.drain(shard, walk=walks[shard], pages=1, deadline=deadline)
         sent += turn.sent
         if turn.next_due is not None:
             dues.append(turn.next_due)
         if turn.more:
             waiting.append(shard)
     return sent, min(dues, default=None)
+
+
+def _has_mail(relay: Relay, shard: int, guard: ShardGuard) -> bool:
+    with guard.over(shard):
+        return relay.has_mail(shard)
+    return False

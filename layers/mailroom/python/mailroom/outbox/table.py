@@ -12,22 +12,24 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from botocore.exceptions import ClientError
-from pynamodb.attributes import NumberAttribute, UnicodeAttribute
+from pynamodb.attributes import UnicodeAttribute
 
 from mailroom import clients, telemetry
 from mailroom.attributes import TTLAttribute
+from mailroom.checked_attributes import CountAttribute, FailureAttribute, Flaw, JsonAttribute, MomentAttribute
 from mailroom.clock import epoch_seconds, timestamp
 from mailroom.failures import Failure, Unavailable, failure_of
-from mailroom.outbox.event import Envelope
+from mailroom.history import HistoryAttribute
+from mailroom.outbox.event import Envelope, shard_of_id
+from mailroom.outbox.room import fitted, is_too_large
+from mailroom.reading import flaws_of, unreadable
 from mailroom.retry import retry
-from mailroom.row import Row
+from mailroom.row import Item, Row
 from mailroom.telemetry import LogEvent
 from mailroom.transaction import Operation, OperationKind, write
 
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
-
-Item = Mapping[str, Any]
 
 DEAD = "dead"
 DISCARDED = "discarded"
@@ -35,9 +37,6 @@ PENDING_PREFIX, SENT_PREFIX = "pending#", "sent#"
 
 PAGE_SIZE = 100
 """Events that the relay reads at once: as many as one BatchGetItem can look up."""
-MAX_EVENT_BYTES = 380 * 1024
-"""An item may have 400 KB; the rest is room for the failure and what else its life adds.
-https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 BATCH_WRITE = 25
 """Rows in one call. https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html"""
 
@@ -52,6 +51,18 @@ def sent(shard: int) -> str:
     return f"{SENT_PREFIX}{shard:02d}"
 
 
+class _EventIdAttribute(UnicodeAttribute):
+    """The id of an event."""
+
+    def deserialize(self, value: str) -> str:
+        """Return the id."""
+        try:
+            shard_of_id(value)
+        except ValueError:
+            raise Flaw("is no event id") from None
+        return value
+
+
 class OutboxRow(Row):
     """An event in the outbox. The partition is its status and, while that matters, its shard."""
 
@@ -63,21 +74,34 @@ class OutboxRow(Row):
     type = UnicodeAttribute()
     source = UnicodeAttribute()
     subject = UnicodeAttribute(null=True)
-    payload = UnicodeAttribute()
+    payload = JsonAttribute()
     traceparent = UnicodeAttribute(null=True)
-    after = UnicodeAttribute(null=True)
-    created_at = UnicodeAttribute()
-    retry_count = NumberAttribute(null=True)
-    next_attempt_at = UnicodeAttribute(null=True)
-    failure = UnicodeAttribute(null=True)
-    sent_at = UnicodeAttribute(null=True)
-    died_at = UnicodeAttribute(null=True)
-    redriven = NumberAttribute(null=True)
-    parent = UnicodeAttribute(null=True)
+    after = _EventIdAttribute(null=True)
+    created_at = MomentAttribute()
+    retry_count = CountAttribute(null=True)
+    next_attempt_at = MomentAttribute(null=True)
+    failure = FailureAttribute(null=True)
+    sent_at = MomentAttribute(null=True)
+    died_at = MomentAttribute(null=True)
+    redriven = CountAttribute(null=True)
+    parent = _EventIdAttribute(null=True)
     """The event that this one is the mended copy of."""
-    history = UnicodeAttribute(null=True)
+    history = HistoryAttribute(null=True)
     """What operators did to it; JSON."""
     expires_at = TTLAttribute(null=True)
+
+    @classmethod
+    def flaws_of_keys(cls, item: Item) -> dict[str, str]:
+        """Return what is wrong with the event's id: it names no shard, or another one than its partition."""
+        partition, event_id = item["partition"]["S"], item["event_id"]["S"]
+        try:
+            shard = shard_of_id(event_id)
+        except ValueError:
+            return {"event_id": "is no event id"}
+        of_shard = partition.startswith((PENDING_PREFIX, SENT_PREFIX))
+        if of_shard and partition not in {pending(shard), sent(shard)}:
+            return {"event_id": f"names another shard than its partition {partition}"}
+        return {}
 
     @classmethod
     def pending(cls, envelope: Envelope) -> Self:
@@ -95,35 +119,63 @@ class OutboxRow(Row):
         )
 
 
-def size_of(item: Item) -> int:
-    """Answer the bytes of an item as DynamoDB counts them, for the attribute types that the outbox has.
-
-    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
-    """
-    total = 0
-    for name, typed in item.items():
-        value = next(iter(typed.values()))
-        total += len(name.encode()) + (len(value.encode()) if isinstance(value, str) else 1)
-    return total
+_DELIVERED = frozenset(
+    {
+        "type", "source", "subject", "payload", "traceparent", "after", "created_at", "retry_count",
+        "next_attempt_at", "redriven",
+    }
+)  # fmt: skip
+"""What the relay needs of a row: an event is not dead for what only people look at."""
 
 
+@dataclass(slots=True, eq=False)
 class PendingEvent:
-    """An event as the relay holds it: its raw item, and what the relay asks of it."""
+    """An event as the relay holds it: its raw item, and what the relay asks of it.
 
-    __slots__ = ("after", "attempts", "due_at", "id", "item", "subject")
+    Parameters
+    ----------
+    flaw
+        Why its row cannot be read; None if it can. What can be read is there all the same, for it waits in its place
+        in the order until it is set aside.
+    """
 
-    def __init__(self, item: Item) -> None:
-        self.item = item
-        self.id: str = item["event_id"]["S"]
-        self.subject: str | None = item["subject"]["S"] if "subject" in item else None
-        self.after: str | None = item["after"]["S"] if "after" in item else None
-        self.due_at: str | None = item["next_attempt_at"]["S"] if "next_attempt_at" in item else None
-        self.attempts = int(item["retry_count"]["N"]) if "retry_count" in item else 0
+    item: Item
+    id: str
+    subject: str | None = None
+    after: str | None = None
+    due_at: str | None = None
+    attempts: int = 0
+    flaw: Failure | None = None
+
+    @classmethod
+    def of(cls, item: Item) -> Self:
+        """Read an item, whatever it has."""
+        flaws = flaws_of(OutboxRow, item, _DELIVERED)
+        if not flaws and is_too_large(item):
+            flaws = {"the row": "leaves no room for what an attempt notes"}
+        return cls(
+            item,
+            id=item["event_id"]["S"],
+            subject=None if "subject" in flaws else _text(item, "subject"),
+            after=None if "after" in flaws else _text(item, "after"),
+            due_at=None if flaws else _text(item, "next_attempt_at"),
+            attempts=0 if "retry_count" in flaws else _count(item, "retry_count"),
+            flaw=unreadable(flaws) if flaws else None,
+        )
 
     @property
     def lane(self) -> str:
         """What it is published in order with: its subject, or else itself alone."""
         return self.subject or self.id
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What log lines say of it."""
+        facts: dict[str, Any] = {"event_id": self.id, "type": _text(self.item, "type"), "subject": self.subject}
+        _, _, rest = (_text(self.item, "traceparent") or "").partition("-")
+        if trace_id := rest.partition("-")[0]:
+            facts["correlation_id"] = trace_id
+        return facts
 
     def envelope(self) -> Envelope:
         """Answer the event as it goes on its way."""
@@ -135,10 +187,27 @@ class PendingEvent:
             subject=self.subject,
             time=item["created_at"]["S"],
             payload=item["payload"]["S"],
-            traceparent=item["traceparent"]["S"] if "traceparent" in item else None,
+            traceparent=_text(item, "traceparent"),
             after=self.after,
-            redriven=int(item["redriven"]["N"]) if "redriven" in item else 0,
+            redriven=_count(item, "redriven"),
         )
+
+    def dead(self, failure: Failure, attempts: int, now: datetime) -> Item:
+        """Return its row among the dead; one that cannot be read stays as it is, but for the reason."""
+        noted = {"partition": {"S": DEAD}, "died_at": {"S": timestamp(now)}, "failure": {"S": failure.to_json()}}
+        if self.flaw is not None:
+            return fitted({**self.item, **noted})
+        kept = {name: typed for name, typed in self.item.items() if name != "next_attempt_at"}
+        return fitted({**kept, **noted, "retry_count": {"N": str(attempts)}})
+
+
+def _text(item: Item, name: str) -> str | None:
+    text: str | None = item[name].get("S") if name in item else None
+    return text
+
+
+def _count(item: Item, name: str) -> int:
+    return int(item[name].get("N", "0")) if name in item else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +237,7 @@ class OutboxTable:
             Limit=limit,
             **start,
         )
-        return Page([PendingEvent(item) for item in answer["Items"]], answer.get("LastEvaluatedKey"))
+        return Page([PendingEvent.of(item) for item in answer["Items"]], answer.get("LastEvaluatedKey"))
 
     def among(self, partition: str, ids: Sequence[str]) -> set[str]:
         """Answer which of these ids, at most 100, the partition has: strongly consistent."""
@@ -251,15 +320,12 @@ class OutboxTable:
     def bury(self, event: PendingEvent, failure: Failure, attempts: int, now: datetime) -> bool:
         """Move a pending event to the dead ones, with the reason; answer False if it is no longer pending."""
         gone = EventMoved(f"{event.id} is no longer pending")
-        living = OutboxRow.from_raw_data(dict(event.item))
-        dead = OutboxRow.from_raw_data(dict(event.item))
-        dead.partition, dead.died_at, dead.failure = DEAD, timestamp(now), failure.to_json()
-        dead.retry_count, dead.next_attempt_at = attempts, None
+        dead = event.dead(failure, attempts, now)
         try:
             write(
                 [
-                    Operation(OperationKind.DELETE, living, gone, OutboxRow.event_id.exists()),
-                    Operation(OperationKind.PUT, dead, gone),
+                    Operation(OperationKind.DELETE, OutboxRow.as_it_is(event.item), gone, OutboxRow.event_id.exists()),
+                    Operation(OperationKind.PUT, OutboxRow.as_it_is(dead), gone),
                 ],
                 self._runtime,
             )

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from mailroom import telemetry
 from mailroom.clock import moment, timestamp
-from mailroom.failures import Failure, FailureKind
+from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.lease import HeldLease, LeaseLost
 from mailroom.outbox.lanes import Lanes
-from mailroom.outbox.table import BATCH_WRITE, PAGE_SIZE, Item, OutboxTable, PendingEvent, pending, sent
+from mailroom.outbox.table import BATCH_WRITE, PAGE_SIZE, OutboxTable, PendingEvent, pending, sent
 from mailroom.publishers.publisher import Outcome, Publisher, Sent, batches
+from mailroom.row import Item
 from mailroom.runtime import Runtime
 from mailroom.telemetry import LogEvent, Metric
 
@@ -179,7 +179,7 @@ class Turn:
     def _deliver_in_waves(self, lanes: Lanes) -> bool:
         done: list[PendingEvent] = []
         try:
-            while not self._paused and not self._out_of_time() and (wave := lanes.wave()):
+            while not self._paused and not self._out_of_time() and (wave := self._readable(lanes)):
                 for event, outcome in self._publish(wave):
                     self._judge(event, outcome, lanes, done, attempts=event.attempts + 1)
         except LeaseLost:
@@ -189,6 +189,13 @@ class Turn:
             raise
         return self._mark(done)
 
+    def _readable(self, lanes: Lanes) -> list[PendingEvent]:
+        """Answer the next wave; what cannot be read is set aside where its turn comes, and lets the next go."""
+        while unreadable := [event for event in lanes.wave() if event.flaw is not None]:
+            for event in unreadable:
+                self._set_aside(event, lanes)
+        return lanes.wave()
+
     def _deliver_carefully(self, lanes: Lanes) -> bool:
         """Send one by one, counting each attempt before it and marking each event after it.
 
@@ -197,7 +204,9 @@ class Turn:
         confirmed = True
         while self._walk.careful and not self._paused and not self._out_of_time() and (event := lanes.oldest()):
             attempts = event.attempts + 1
-            if attempts > self._runtime.timings.relay_backoff.attempts:
+            if event.flaw is not None:
+                self._set_aside(event, lanes)
+            elif attempts > self._runtime.timings.relay_backoff.attempts:
                 self._bury(event, _KILLED, event.attempts, lanes)
             elif self._table.record_attempt(event, attempts):
                 confirmed = self._send_one(event, attempts, lanes) and confirmed
@@ -240,7 +249,19 @@ class Turn:
         self.drained.retried += 1
         self.drained.waits_until(due_at)
         telemetry.count(Metric.EVENTS_RETRIED)
-        telemetry.log(LogEvent.EVENT_RETRIED, failure=failure, attempt=attempts, **_facts(event))
+        telemetry.log(LogEvent.EVENT_RETRIED, failure=failure, attempt=attempts, **event.facts)
+
+    def _set_aside(self, event: PendingEvent, lanes: Lanes) -> None:
+        """Move a row that cannot be read to the dead, as it is; one that DynamoDB would not take there stays."""
+        assert event.flaw is not None  # noqa: S101 - narrows the type: nothing else is set aside
+        telemetry.count(Metric.ROWS_UNREADABLE)
+        try:
+            self._bury(event, event.flaw, event.attempts, lanes)
+        except Exception as error:
+            if failure_of(error).kind is not FailureKind.PERMANENT:
+                raise
+            lanes.hold(event)
+            telemetry.log_error(LogEvent.ROW_UNREADABLE, error, flaw=event.flaw.message, **event.facts)
 
     def _bury(self, event: PendingEvent, failure: Failure, attempts: int, lanes: Lanes) -> None:
         if not self._table.bury(event, failure, attempts, self._now()):
@@ -249,7 +270,7 @@ class Turn:
         lanes.passed(event)
         self.drained.dead += 1
         telemetry.count(Metric.EVENTS_DEAD)
-        telemetry.log(LogEvent.EVENT_DEAD, failure=failure, attempt=attempts, **_facts(event))
+        telemetry.log(LogEvent.EVENT_DEAD, failure=failure, attempt=attempts, **event.facts)
 
     def _publish(self, wave: Sequence[PendingEvent]) -> Iterator[tuple[PendingEvent, Outcome]]:
         """Send a wave, some calls side by side; what was sent comes first, so that no error can hide it."""
@@ -281,7 +302,7 @@ class Turn:
     def _report_sent(self, events: Sequence[PendingEvent]) -> None:
         if not events:
             return
-        telemetry.log_each(LogEvent.EVENT_SENT, [{"attempt": event.attempts, **_facts(event)} for event in events])
+        telemetry.log_each(LogEvent.EVENT_SENT, [{"attempt": event.attempts, **event.facts} for event in events])
         self.drained.sent += len(events)
         telemetry.count(Metric.EVENTS_PUBLISHED, len(events))
         lag = self._now() - moment(events[0].item["created_at"]["S"])
@@ -328,10 +349,3 @@ class Turn:
         self.drained.waits_until(until)
         telemetry.count(Metric.RELAY_PAUSED)
         telemetry.log(LogEvent.RELAY_PAUSED, failure=failure, shard=self._shard, until=timestamp(until))
-
-
-def _facts(event: PendingEvent) -> dict[str, Any]:
-    facts = {"event_id": event.id, "type": event.item["type"]["S"], "subject": event.subject}
-    if "traceparent" in event.item:
-        facts["correlation_id"] = event.item["traceparent"]["S"].split("-")[1]
-    return facts

@@ -1,0 +1,190 @@
+"""Reading rows one by one: a row that cannot be read is known as such, and stops no other.
+
+A row may have been written by hand, by another version, or by a mistake: an attribute is missing, of another type, or
+holds what it must not. Each page, batch and list is read by the functions here, so that the others of it are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+from pynamodb.attributes import Attribute
+from pynamodb.pagination import ResultIterator
+
+from mailroom import telemetry
+from mailroom.checked_attributes import Flaw
+from mailroom.failures import Failure, FailureKind
+from mailroom.row import Item, Row
+from mailroom.telemetry import LogEvent, Metric
+
+R = TypeVar("R", bound=Row)
+
+UNREADABLE = "UnreadableRow"
+"""The type of the failure that such a row has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable(Generic[R]):
+    """A row that cannot be read.
+
+    Parameters
+    ----------
+    item
+        The row as DynamoDB answered it.
+    row
+        What of it can be read: any other attribute is None. It is for people to look at, never to be saved.
+    failure
+        Which attributes cannot be read, and why; it says nothing of what they hold.
+    """
+
+    item: Item
+    row: R
+    failure: Failure
+
+    def tell(self) -> None:
+        """Log that the row was passed over, and count it."""
+        told = {"table": self.row.Meta.short_name, "row": self.row.label}
+        telemetry.log(LogEvent.ROW_UNREADABLE, failure=self.failure, **told)
+        telemetry.count(Metric.ROWS_UNREADABLE)
+
+
+def read(model: type[R], item: Item, *, without: Collection[str] = ()) -> R | Unreadable[R]:
+    """Return an item as a row of the model, or as one that cannot be read.
+
+    Parameters
+    ----------
+    without
+        Attributes that were not asked for, and are therefore not missing.
+    """
+    flaws = {name: flaw for name, flaw in flaws_of(model, item).items() if name not in without}
+    legible = {name: typed for name, typed in item.items() if name not in flaws or name in model.key_names()}
+    row = model.from_raw_data(legible)
+    row.read_from = item
+    return Unreadable(item, row, unreadable(flaws)) if flaws else row
+
+
+def read_page(
+    model: type[R], rows: ResultIterator[R], *, without: Collection[str] = ()
+) -> tuple[list[R | Unreadable[R]], Mapping[str, Any] | None]:
+    """Return the rows of a query or scan, and DynamoDB's key of the page after them.
+
+    Parameters
+    ----------
+    rows
+        What `model.query`, an index's `query` or `model.scan` answered; nothing of it was taken yet.
+    without
+        See `read`.
+    """
+    # PynamoDB decodes in the middle of its walk through the pages, where one bad row would end the walk.
+    rows._map_fn = lambda item: read(model, item, without=without)
+    found: list[Any] = list(rows)
+    return found, rows.last_evaluated_key
+
+
+def read_keys(model: type[R], keys: Iterable[Any]) -> list[R | Unreadable[R]]:
+    """Return the rows that these keys have, strongly consistent and in no order; keys without a row have none.
+
+    Parameters
+    ----------
+    keys
+        At most 100: hash keys, or pairs of hash and range key.
+    """
+    wanted = [_key(model, key) for key in dict.fromkeys(keys)]
+    found: list[R | Unreadable[R]] = []
+    while wanted:
+        items, unread = model._batch_get_page(  # type: ignore[no-untyped-call]
+            wanted, consistent_read=True, attributes_to_get=None
+        )
+        found += [read(model, item) for item in items]
+        wanted = unread or []
+    return found
+
+
+def readable(found: Iterable[R | Unreadable[R]]) -> list[R]:
+    """Return the rows that can be read; each of the others is logged and counted."""
+    rows = []
+    for each in found:
+        if isinstance(each, Unreadable):
+            each.tell()
+        else:
+            rows.append(each)
+    return rows
+
+
+def row_of(found: R | Unreadable[R]) -> R:
+    """Return the row, or what of it can be read, for people to look at."""
+    return found.row if isinstance(found, Unreadable) else found
+
+
+def flaw_of(found: Row | Unreadable[Any] | None) -> Failure | None:
+    """Return why a row cannot be read; None if it can, or is not there."""
+    return found.failure if isinstance(found, Unreadable) else None
+
+
+def flaws_of(model: type[Row], item: Item, only: frozenset[str] | None = None) -> dict[str, str]:
+    """Return what is wrong with which attribute of an item.
+
+    Parameters
+    ----------
+    only
+        The attributes that matter; None is all that the model has.
+    """
+    flaws: dict[str, str] = {}
+    for name, kind, required, deserialize in _schema(model, only):
+        typed = item.get(name)
+        if typed is None or "NULL" in typed:
+            if required:
+                flaws[name] = "is missing"
+        elif kind not in typed:
+            flaws[name] = f"is {_named(next(iter(typed)))} and must be {_named(kind)}"
+        elif deserialize is not None and (flaw := _refusal(deserialize, typed[kind])):
+            flaws[name] = flaw
+    flaws.update(model.flaws_of_keys(item))
+    return flaws
+
+
+def unreadable(flaws: Mapping[str, str]) -> Failure:
+    """Return the failure of a row with these flaws."""
+    return Failure(FailureKind.PERMANENT, UNREADABLE, "; ".join(f"{name} {flaw}" for name, flaw in flaws.items()))
+
+
+@cache
+def _schema(model: type[Row], only: frozenset[str] | None) -> list[tuple[str, str, bool, Callable[[Any], Any] | None]]:
+    return [
+        (each.attr_name, each.attr_type, not each.null and each.default is None, _checks(each))
+        for each in model.get_attributes().values()
+        if only is None or each.attr_name in only
+    ]
+
+
+def _checks(attribute: Attribute[Any]) -> Callable[[Any], Any] | None:
+    takes_all = type(attribute).deserialize is Attribute.deserialize
+    return None if takes_all else attribute.deserialize
+
+
+def _refusal(deserialize: Callable[[Any], Any], value: Any) -> str | None:
+    try:
+        deserialize(value)
+    except Flaw as flaw:
+        return str(flaw)
+    except Exception:  # other attributes' errors may repeat the value
+        return "cannot be read"
+    return None
+
+
+_NAMES = {
+    "S": "a text", "N": "a number", "B": "binary", "BOOL": "a boolean", "M": "a map", "L": "a list",
+    "SS": "a set of texts", "NS": "a set of numbers", "BS": "a set of binaries",
+}  # fmt: skip
+
+
+def _named(kind: str) -> str:
+    return f"{_NAMES.get(kind, 'of an unknown type')} ({kind})"
+
+
+def _key(model: type[Row], key: Any) -> dict[str, Any]:
+    hash_key, range_key = key if isinstance(key, tuple) else (key, None)
+    return dict(zip(model.key_names(), model._serialize_keys(hash_key, range_key), strict=False))
