@@ -23,11 +23,12 @@ from ipaddress import ip_address
 from threading import Thread, Timer
 from typing import TYPE_CHECKING, Any, Self
 
+from mailroom.address_ranges import Address
 from mailroom.clock import Clock
 from mailroom.failures import Permanent, Unavailable
 from mailroom.needs import Need
 from mailroom.outbound_url import OutboundUrl, UrlRefused
-from mailroom.peers import Address, Peers
+from mailroom.peers import Peers
 from mailroom.timings import Timings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Self
 
-from mailroom.peers import Address
+from mailroom.address_ranges import Address, mapped_ipv4
 
 MAX_URL = 2_000
 """Characters of a URL; receivers' own servers take no more either (RFC 9110, section 4.1 asks for 8,000)."""
@@ -128,7 +128,8 @@ def _read_ipv6(host: str) -> tuple[str, Address]:
         address = IPv6Address(host.replace("%", " "))  # a zone means something on one machine alone
     except ValueError:
         raise UrlRefused("what is in brackets is no IPv6 address") from None
-    return str(address), address
+    mapped = mapped_ipv4(address)  # which the versions of Python write differently
+    return str(address) if mapped is None else f"::ffff:{mapped}", address
 
 
 def _read_port(port: str | None, scheme: str) -> int:
