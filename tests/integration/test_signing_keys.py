@@ -106,6 +106,7 @@ def test_a_read_that_fails_leaves_the_older_copy_in_use__and_is_told(
 def test_an_older_copy_is_used_until_the_overlap_is_over__and_not_a_moment_longer(
     keys: SigningKeys, clock: ManualClock, runtime: Runtime
 ) -> None:
+    clock.advance(3600)  # the process is no longer young
     secrets(keys)
     with failing(READ, throttled, times=999):
         clock.advance(runtime.timings.signing_overlap - 1)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailroom.failures import FailureKind, failure_of
-from mailroom.master_keys import Change, MalformedSecret, MasterKey, MasterKeys, next_change
+from mailroom.master_keys import KEY_BYTES, Change, MalformedSecret, MasterKey, MasterKeys, next_change
 from mailroom.timings import Timings
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -44,6 +44,14 @@ def parse(text: str) -> MasterKeys:
 def test_a_seed_is_the_first_key__as_old_as_its_version() -> None:
     (only,) = parse(json.dumps({"seed": SEED})).keys
     assert only == MasterKey.of("version-1", SEED.encode(), NOW)
+
+
+def test_a_seed_of_as_many_characters_as_a_key_has_bytes_is_long_enough() -> None:
+    assert len(parse(json.dumps({"seed": "s" * KEY_BYTES})).keys) == 1
+
+
+def test_the_key_of_an_endpoint_names_the_master_key_that_it_comes_from() -> None:
+    assert key("1", age=ROTATION).endpoint_key("webhook-1").id == "1"
 
 
 def test_what_is_written_is_read() -> None:
@@ -90,6 +98,25 @@ def test_a_malformed_secret_is_an_error__that_tells_nothing_of_it(content: Any) 
     told = f"{caught.value} {caught.value!r} {failure_of(caught.value)}"
     assert "the signing secret" in told
     assert not any(secret in told for secret in ("s3cr3t", SHORT, SOUND["key"]))
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (None, "the whole: model_type"),
+        ({"keys": [SOUND], SEED: 1}, "the whole: extra_forbidden"),
+        ({"keys": [SOUND | {SEED: 1}]}, "keys.0: extra_forbidden; keys: too_short"),
+        (
+            {"keys": [SOUND | {"id": "", "key": SHORT}]},
+            "keys.0.id: string_too_short; keys.0.key: too_short; keys: too_short",
+        ),
+    ],
+    ids=str,
+)
+def test_a_malformed_secret_tells_where_what_is_wrong(content: Any, place: str) -> None:
+    with pytest.raises(MalformedSecret) as caught:
+        parse(json.dumps(content))
+    assert str(caught.value) == f"the signing secret is malformed ({place}): put back its previous version"
 
 
 def test_a_malformed_secret_is_nobodys_fault_who_wants_to_sign() -> None:

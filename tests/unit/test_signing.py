@@ -129,7 +129,16 @@ def test_a_timestamp_within_the_tolerance_is_taken(seconds: int) -> None:
 # What is refused
 
 
-@pytest.mark.parametrize("bad", [*BAD, sign(FOLLOWING), sign().replace("v1,", "v1a,"), sign().replace("v1,", "")])
+NONE_FITS = [
+    *BAD,
+    sign(FOLLOWING),
+    sign().replace("v1,", "v1a,"),
+    sign().replace("v1,", ""),
+    f"v1,AAAA\t{sign()}",  # only a space stands between signatures
+]
+
+
+@pytest.mark.parametrize("bad", NONE_FITS)
 def test_a_message_without_a_signature_that_fits_is_refused(bad: str) -> None:
     assert refused(signatures=bad) == "no webhook-signature fits"
 
@@ -174,7 +183,10 @@ def test_a_receiver_with_a_secret_that_can_be_guessed_takes_nothing__though_the_
     refused(f"whsec_{base64.b64encode(key).decode()}", signatures=f"v1,{signature}")
 
 
-@pytest.mark.parametrize("secret", ["", "whsec", "whsec_%%%", CURRENT.secret.removeprefix("whsec_")])
+NO_SECRETS = ["", "whsec", "whsec_%%%", CURRENT.secret.removeprefix("whsec_")]
+
+
+@pytest.mark.parametrize("secret", [*NO_SECRETS, CURRENT.secret[:20] + "%" + CURRENT.secret[20:]])
 def test_a_receiver_whose_secret_is_none_takes_nothing(secret: str) -> None:
     assert "a secret of the receiver" in refused(secret)
 
