@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from app.api import api
 from app.events import RepoCreated
@@ -24,11 +24,12 @@ from mailroom.outbox.relay import relay_handler
 from mailroom.outbox.table import PENDING_PREFIX
 from mailroom.publishers.publisher import SENT, Destination, Outcome, Publisher
 from mailroom.runtime import Runtime
+from mailroom.sources.deletions import Deletions
 from mailroom.sources.source import Record
 from mailroom.sources.sqs import SqsSource
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock
 from mailroom.unit_of_work import UnitOfWork
-from mailroom.worker import workers_of
+from mailroom.worker import Worker
 
 from .aws import APP_SETTINGS, QUEUE, SETTINGS, Aws
 from .journal import Journal
@@ -68,6 +69,24 @@ class UntilEmpty(SqsSource):
             if not records:
                 self.on_empty()
         return records
+
+
+class DeletionsInTurn(Deletions):
+    """Deletes in the worker's own thread, so that each run makes the same calls in the same order."""
+
+    def __enter__(self) -> Self:
+        self._handled = []
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.flush()
+
+    def flush(self) -> None:
+        """Delete what there is."""
+        due, self._handled = self._handled, []
+        if due:
+            self.delete(due)
 
 
 class Process:
@@ -128,7 +147,9 @@ class Process:
     def work(self) -> None:
         """Run a worker on the consumer's queue until that has nothing to receive."""
         source = UntilEmpty(self._world.aws.queues[QUEUE])
-        (worker,) = workers_of(counting, self.runtime, source, count=1)
+        handler = ConsumerEdge(counting, self.runtime, source).handle
+        deletions = DeletionsInTurn(source, consumer=counting.name, within=0)
+        worker = Worker(source, handler, self.runtime, name=counting.name, deletions=deletions)
         source.on_empty = worker.stop
         worker.run()
 

@@ -91,6 +91,8 @@ class Timings:
 
     poll_wait: int = 10
     """How long a worker's receive waits for messages."""
+    deletion_gathering: float = 1
+    """How long the deletion of a handled message waits for others to go in the same call."""
     process_grace: float = 25
     """What a process that is told to end takes for it: platforms kill it after 30 s."""
 

@@ -14,7 +14,8 @@ from mailroom.runtime import Runtime
 from mailroom.shutdown import Shutdown, end_at_once
 from mailroom.sources.sqs import SqsSource
 from mailroom.timings import Timings
-from mailroom.worker import Worker, work_until, workers_of
+from mailroom.worker import Worker
+from mailroom.workers import work_until, workers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
