@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 from moto.backends import get_backend
 
-from app.email import Email, EmailNotSent
+from app.email import Email, EmailNotSent, Sender
 from app.testing import FakeEmail, SentEmail
 from mailroom import clients
 from mailroom.clients import Call
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
-from tests.faults import failing, refused
+from mailroom.testing import ManualClock
+from tests.faults import failing, refused, timed_out
 
 SENDER, ADDRESS = "sender@example.com", "Someone@Example.com"
 LETTER = {"to": ADDRESS, "receiver": "owner 'team'", "subject": "Ready", "text": "It is.", "event_id": "01-03"}
+
+
+def email_from(address: str, clock: ManualClock | None = None) -> Email:
+    return Email(Sender(address, clock or ManualClock()))
 
 
 class Mail(Protocol):
@@ -52,7 +57,7 @@ class SesMail:
 
     def __init__(self) -> None:
         clients.ses().verify_email_identity(EmailAddress=SENDER)
-        self.email = Email(SENDER)
+        self.email = email_from(SENDER)
 
     def refuse(self, code: str, kind: FailureKind) -> Any:
         return failing("SendEmail", refused(code), times=100)
@@ -122,13 +127,21 @@ def test_a_failure_names_the_owner(mail: Mail) -> None:
 
 
 @pytest.mark.parametrize("code", ["InvalidParameterValue", "AccessDenied", "Throttling"])
-def test_a_failure_does_not_tell_the_address__though_ses_does(code: str) -> None:
-    def telling(call: Call) -> BaseException:
-        error: Any = refused(code)(call)
-        error.response["Error"]["Message"] = f"not allowed on identity/{ADDRESS.lower()} in this region"
-        return error
+def telling(code: str, message: str) -> Callable[[Call], BaseException]:
+    """Refuse with SES's own words."""
 
-    with failing("SendEmail", telling), pytest.raises(EmailNotSent) as caught:
+    def error(call: Call) -> BaseException:
+        refusal: Any = refused(code)(call)
+        refusal.response["Error"]["Message"] = message
+        return cast("BaseException", refusal)
+
+    return error
+
+
+@pytest.mark.parametrize("code", ["InvalidParameterValue", "AccessDenied", "Throttling"])
+def test_a_failure_does_not_tell_the_address__though_ses_does(code: str) -> None:
+    ses_says = telling(code, f"not allowed on identity/{ADDRESS.lower()} in this region")
+    with failing("SendEmail", ses_says), pytest.raises(EmailNotSent) as caught:
         SesMail().email.send(**LETTER)
     assert caught.value.__suppress_context__, "a traceback does not tell it either"
     assert failure_of(caught.value).message == "owner 'team': not allowed on identity/the address in this region"
@@ -143,15 +156,15 @@ def test_failures_of_two_owners_are_one_group() -> None:
 
 
 def test_a_sender_that_nobody_verified_is_no_verdict_on_the_email() -> None:
-    failure = failure_in(lambda: Email("stranger@elsewhere.example").send(**LETTER))
+    failure = failure_in(lambda: email_from("stranger@elsewhere.example").send(**LETTER))
     assert (failure.kind, failure.type) == (FailureKind.UNAVAILABLE, "MessageRejected")
 
 
 def test_a_sender_is_verified_by_its_domain_too() -> None:
     clients.ses().verify_domain_identity(Domain="example.com")
-    Email("anyone@example.com").send(**LETTER)
+    email_from("anyone@example.com").send(**LETTER)
     with failing("SendEmail", refused("MessageRejected")):
-        failure = failure_in(lambda: Email("anyone@example.com").send(**LETTER))
+        failure = failure_in(lambda: email_from("anyone@example.com").send(**LETTER))
     assert failure.kind is FailureKind.PERMANENT
 
 
@@ -159,7 +172,7 @@ def test_a_sender_is_verified_by_its_domain_too() -> None:
 def test_a_sender_is_verified_by_any_domain_that_it_is_in(domain: str) -> None:
     clients.ses().verify_domain_identity(Domain=domain)
     with failing("SendEmail", refused("MessageRejected")):
-        failure = failure_in(lambda: Email("anyone@eu.mail.example.com").send(**LETTER))
+        failure = failure_in(lambda: email_from("anyone@eu.mail.example.com").send(**LETTER))
     assert failure.kind is FailureKind.PERMANENT
 
 
@@ -167,7 +180,7 @@ def test_a_sender_is_verified_by_any_domain_that_it_is_in(domain: str) -> None:
 def test_a_sender_is_verified_by_no_other_domain__nor_by_the_last_label_alone(domain: str) -> None:
     clients.ses().verify_domain_identity(Domain=domain)
     with failing("SendEmail", refused("MessageRejected")):
-        failure = failure_in(lambda: Email("anyone@eu.mail.example.com").send(**LETTER))
+        failure = failure_in(lambda: email_from("anyone@eu.mail.example.com").send(**LETTER))
     assert failure.kind is FailureKind.UNAVAILABLE
 
 
@@ -176,7 +189,7 @@ def test_ses_is_asked_once_for_all_of_a_senders_domains() -> None:
         failing("SendEmail", refused("MessageRejected")),
         failing("GetIdentityVerificationAttributes", refused("AccessDenied"), times=10) as fault,
     ):
-        failure_in(lambda: Email("anyone@eu.mail.example.com").send(**LETTER))
+        failure_in(lambda: email_from("anyone@eu.mail.example.com").send(**LETTER))
     (asked,) = fault.struck
     assert asked.parameters["Identities"] == [
         "anyone@eu.mail.example.com",
@@ -186,10 +199,67 @@ def test_ses_is_asked_once_for_all_of_a_senders_domains() -> None:
     ]
 
 
-def test_a_rejection_stands__when_the_sender_cannot_be_looked_at() -> None:
-    with (
-        failing("SendEmail", refused("MessageRejected")),
-        failing("GetIdentityVerificationAttributes", refused("AccessDenied"), times=10),
-    ):
+@pytest.mark.parametrize("error", [refused("AccessDenied"), refused("Throttling"), timed_out])
+def test_in_doubt_a_rejection_is_no_verdict_on_the_email(error: Callable[[Call], BaseException]) -> None:
+    with failing("SendEmail", refused("MessageRejected")), failing(LOOK_UP, error, times=10):
         failure = failure_in(lambda: SesMail().email.send(**LETTER))
-    assert failure.kind is FailureKind.PERMANENT
+    assert (failure.kind, failure.type) == (FailureKind.UNAVAILABLE, "MessageRejected")
+
+
+LOOK_UP = "GetIdentityVerificationAttributes"
+
+
+@pytest.mark.parametrize(
+    ("sender", "kind"),
+    [(SENDER, FailureKind.PERMANENT), ("stranger@elsewhere.example", FailureKind.UNAVAILABLE)],
+    ids=["verified", "not"],
+)
+def test_ses_is_asked_for_a_sender_once_a_minute(sender: str, kind: FailureKind) -> None:
+    clients.ses().verify_email_identity(EmailAddress=SENDER)
+    clock = ManualClock()
+    email = email_from(sender, clock)
+    asked: list[Call] = []
+    with (
+        failing("SendEmail", refused("MessageRejected"), times=100),
+        failing(lambda call: call.operation == LOOK_UP and bool(asked.append(call)), refused("never")),
+    ):
+        for _ in range(30):
+            assert failure_in(lambda: email.send(**LETTER)).kind is kind
+            clock.advance(2 - 2**-4)
+        assert len(asked) == 1
+        clock.advance(2)
+        failure_in(lambda: email.send(**LETTER))
+    assert len(asked) == 2
+
+
+def test_doubt_is_remembered_too__else_each_rejection_would_ask_a_service_that_is_throttled() -> None:
+    email = SesMail().email
+    with (
+        failing("SendEmail", refused("MessageRejected"), times=100),
+        failing(LOOK_UP, refused("Throttling"), times=100) as fault,
+    ):
+        for _ in range(20):
+            assert failure_in(lambda: email.send(**LETTER)).kind is FailureKind.UNAVAILABLE
+    assert len(fault.struck) == 1
+
+
+def test_a_sender_that_was_verified_meanwhile_is_found__after_a_minute() -> None:
+    clock = ManualClock()
+    email = email_from("late@elsewhere.example", clock)
+    with failing("SendEmail", refused("MessageRejected"), times=100):
+        assert failure_in(lambda: email.send(**LETTER)).kind is FailureKind.UNAVAILABLE
+        clients.ses().verify_email_identity(EmailAddress="late@elsewhere.example")
+        clock.advance(60)
+        assert failure_in(lambda: email.send(**LETTER)).kind is FailureKind.PERMANENT
+
+
+def test_a_receiver_whom_a_sandbox_does_not_know_is_the_accounts_matter__and_the_sender_is_not_looked_at() -> None:
+    ses_says = telling(
+        "MessageRejected",
+        f"Email address is not verified. The following identities failed the check in region US-EAST-1: {ADDRESS}",
+    )
+    email = SesMail().email
+    with failing("SendEmail", ses_says), failing(LOOK_UP, refused("Throttling")) as fault:
+        failure = failure_in(lambda: email.send(**LETTER))
+    assert (failure.kind, fault.struck) == (FailureKind.UNAVAILABLE, [])
+    assert failure.message.endswith("failed the check in region US-EAST-1: the address")

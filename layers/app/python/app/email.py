@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from threading import Lock
 from typing import TYPE_CHECKING, Self
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from app.line import LINE
 from app.settings import AppSettings
 from mailroom import clients
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.needs import Need
+from mailroom.timings import MINUTE
 
 if TYPE_CHECKING:
     from types_boto3_ses.type_defs import ContentTypeDef
 
+    from mailroom.clock import Clock
     from mailroom.runtime import Runtime
 
 EVENT_ID_TAG = "mailroom-event-id"
 """The SES message tag that carries the event's id, for whoever asks whether a mail went out twice."""
 CHARSET = "UTF-8"
 """Without it SES takes nothing but ASCII. https://docs.aws.amazon.com/ses/latest/APIReference/API_Content.html"""
+_NOT_VERIFIED = re.compile(r"address (is )?not verified", re.IGNORECASE)
+"""SES says so of a sender and, to an account in its sandbox, of a receiver, by its code for bad e-mails too.
+https://docs.aws.amazon.com/ses/latest/dg/troubleshoot-error-messages.html"""
+_REMEMBERED = MINUTE
+"""Seconds for which a look at the sender counts: SES answers one a second in all.
+https://docs.aws.amazon.com/ses/latest/APIReference/API_GetIdentityVerificationAttributes.html"""
 
 
 class EmailNotSent(Exception):
@@ -39,10 +48,35 @@ class EmailNotSent(Exception):
         self.failure = failure
 
 
+class Sender:
+    """The address that e-mails come from, and whether SES takes e-mails from it."""
+
+    def __init__(self, address: str, clock: Clock) -> None:
+        self.address = address
+        self._clock = clock
+        self._looking = Lock()
+        self._verified = False
+        self._looked_at: float | None = None
+
+    def is_verified(self) -> bool:
+        """Return whether SES is known to take e-mails from it, as of a minute ago at most; in doubt it is not."""
+        with self._looking:
+            now = self._clock.monotonic()
+            if self._looked_at is None or now - self._looked_at >= _REMEMBERED:
+                self._verified, self._looked_at = self._look(), now
+            return self._verified
+
+    def _look(self) -> bool:
+        try:
+            return is_verified(self.address)
+        except (ClientError, BotoCoreError):
+            return False
+
+
 class Email:
     """Sends plain e-mails from one address."""
 
-    def __init__(self, sender: str) -> None:
+    def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
     @classmethod
@@ -58,7 +92,7 @@ class Email:
     @classmethod
     def connect(cls, runtime: Runtime) -> Self:
         """Send from the stage's address."""
-        return cls(runtime.of(AppSettings).email_sender)
+        return cls(Sender(runtime.of(AppSettings).email_sender, runtime.clock))
 
     def send(self, *, to: str, receiver: str, subject: str, text: str, event_id: str) -> None:
         """Send one e-mail.
@@ -80,7 +114,7 @@ class Email:
         check_subject(subject)
         try:
             clients.ses().send_email(
-                Source=self._sender,
+                Source=self._sender.address,
                 Destination={"ToAddresses": [to]},
                 Message={"Subject": _content(subject), "Body": {"Text": _content(text)}},
                 Tags=[{"Name": EVENT_ID_TAG, "Value": event_id}],
@@ -90,19 +124,20 @@ class Email:
             raise EmailNotSent(self._judge(failure_of(error), to, receiver)) from None
 
     def _judge(self, failure: Failure, to: str, receiver: str) -> Failure:
-        """Answer the failure as it is told: whose e-mail it was, and without an address."""
+        """Return the failure as it is told: whose e-mail it was, and without an address."""
         told = re.sub(re.escape(to), "the address", failure.message, flags=re.IGNORECASE)
         kind = FailureKind.UNAVAILABLE if self._is_our_own_fault(failure) else failure.kind
         return replace(failure, kind=kind, message=f"{receiver}: {told}", fingerprint="")
 
     def _is_our_own_fault(self, failure: Failure) -> bool:
-        """Answer whether SES rejects the sender and not the e-mail: it has one code for both."""
+        """Return whether SES rejects the account's doing and not the e-mail: it has one code for both.
+
+        That is a sender whom nobody verified and, in the sandbox, such a receiver. Only an e-mail from a sender who
+        is known to be verified is at fault itself: what is taken for ours is tried again, what is not is dead.
+        """
         if failure.type != "MessageRejected":
             return False
-        try:
-            return not is_verified(self._sender)
-        except ClientError:
-            return False
+        return _NOT_VERIFIED.search(failure.message) is not None or not self._sender.is_verified()
 
 
 def check_subject(subject: str) -> None:
