@@ -4,7 +4,7 @@ from __future__ import annotations
 
 EVENTUAL_READS = {
     "mailroom.cli.sagas._read": "a list of sagas for people, by an index",
-    "mailroom.dead_letters.consumer.ConsumerLetters.page": (
+    "mailroom.dead_letters.consumer.ConsumerLetters._recorded": (
         "a list by an index: what is done to a letter asks its record and its message again"
     ),
     "mailroom.dead_letters.outbox.OutboxLetters.count": "a figure for people and gauges",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import boto3
@@ -90,7 +91,7 @@ class Aws:
     """
 
     def __init__(self) -> None:
-        self.clock = ManualClock()
+        self.clock, self._ticks = ManualClock(), count(1)
         self.tokens = TransactionTokens(lambda: self.clock)
         self.reads = LaggingReads(lambda: self.clock)
         self.between: Between = lambda call, _, parameters: call(parameters)
@@ -122,7 +123,7 @@ class Aws:
 
     def empty(self, clock: ManualClock) -> None:
         """Take everything out of tables and queues, and go by this clock."""
-        self.clock = clock
+        self.clock, self._ticks = clock, count(1)
         self.tokens.forget()
         self.reads.forget()
         for table in _backend("dynamodb").tables.values():
@@ -134,6 +135,13 @@ class Aws:
             queue._pending_messages.clear()
             queue.deleted_messages.clear()
         self.move_after(MAX_RECEIVES)
+
+    def milliseconds(self) -> float:
+        """Answer the time by which queues go.
+
+        It ticks with each look at it: for moto, visible is what was hidden until before now.
+        """
+        return self.clock.now().timestamp() * 1000 + next(self._ticks) / 1000
 
     def move_after(self, receives: int) -> None:
         """Let SQS move a message to the dead-letter queue after so many deliveries."""
@@ -159,9 +167,9 @@ class Aws:
         found = _backend("s3").buckets[APP_SETTINGS.reports_bucket].keys.get(key)
         return None if found is None else bytes(found.value)
 
-    def send(self, body: str) -> None:
-        """Put a message into the consumer's queue."""
-        self._sqs.send_message(QueueUrl=self.queues[QUEUE], MessageBody=body)
+    def send(self, body: str, *, to: str = QUEUE) -> None:
+        """Put a message into the consumer's queue, or into another."""
+        self._sqs.send_message(QueueUrl=self.queues[to], MessageBody=body)
 
     def receive(self) -> list[dict[str, Any]]:
         """Take messages out of the consumer's queue, in the form in which Lambda passes them on."""
@@ -224,8 +232,9 @@ def aws_in_process() -> Iterator[Aws]:
         make_quick(patch)
         aws = Aws()
         patch.setattr("moto.sqs.models.unix_time", lambda *_: aws.clock.now().timestamp())
+        patch.setattr("mailroom.dead_letters.queue.WAIT", 0)  # moto would wait by a clock that stands still
         patch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)  # so that a part takes no five megabytes
-        patch.setattr("moto.sqs.models.unix_time_millis", lambda *_: aws.clock.now().timestamp() * 1000)
+        patch.setattr("moto.sqs.models.unix_time_millis", lambda *_: aws.milliseconds())
         aws.stand_between(patch)
         with aws.reads.attached():
             yield aws

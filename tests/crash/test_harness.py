@@ -12,8 +12,9 @@ from pynamodb.exceptions import PutError
 from app.owners import Owner
 from mailroom import clients, idempotency, transaction
 from mailroom.clients import observed
-from mailroom.dead_letters.consumer import ConsumerLetters
 from mailroom.dead_letters.letter import Fate, Result
+from mailroom.dead_letters.queue import DeadMessage, Look
+from mailroom.dead_letters.queued import QueuedLetters
 from mailroom.idempotency import Idempotency, IdempotencyRow, Outcome, Taken
 from mailroom.outbox.turn import Turn, Walk
 from mailroom.unit_of_work import UnitOfWork
@@ -230,12 +231,12 @@ def brings_back_rows_that_are_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletes_a_dead_message_before_it_is_sent_again(patch: pytest.MonkeyPatch) -> None:
-    def take_one(self: ConsumerLetters, event_id: str, message: Any, action: Any, deed: Any, *, send: bool) -> Result:
-        clients.sqs().delete_message(QueueUrl=self._dead, ReceiptHandle=message["ReceiptHandle"])
-        clients.sqs().send_message(QueueUrl=self._queue, MessageBody=message["Body"])
-        return Result(event_id, self.name, Fate.DONE)
+    def take_one(self: QueuedLetters, look: Look, message: DeadMessage, _: Any) -> Result:
+        look.take(message)
+        clients.sqs().send_message(QueueUrl=self._queue, MessageBody=message.body)
+        return Result(message.id, self.name, Fate.DONE)
 
-    patch.setattr(ConsumerLetters, "_take_one", take_one)
+    patch.setattr(QueuedLetters, "_take_one", take_one)
 
 
 def does_not_know_its_own_take(patch: pytest.MonkeyPatch) -> None:

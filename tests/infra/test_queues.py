@@ -86,3 +86,20 @@ def test_a_paused_consumer_loses_nothing_for_four_days__and_the_dead_stay_for_fo
         for name in assembly.deployment["queues"]
     }
     assert kept == {name: (4 if name in CONSUMERS else 14) * DAY for name in kept}
+
+
+def test_a_queue_for_dead_letters_moves_nothing_on__however_often_operators_look_into_it(assembly: Assembly) -> None:
+    queues = assembly.of_type("SQS::Queue").values()
+    dead = {
+        id_in(each["Properties"]["RedrivePolicy"]["deadLetterTargetArn"])
+        for each in queues
+        if "RedrivePolicy" in each["Properties"]
+    }
+    dead |= {
+        id_in(target["DeadLetterConfig"]["Arn"])
+        for rule in assembly.of_type("Events::Rule").values()
+        for target in rule["Properties"]["Targets"]
+    }
+    assert dead
+    for name in dead:
+        assert "RedrivePolicy" not in assembly.of_type("SQS::Queue")[name]["Properties"]

@@ -24,6 +24,12 @@ def aws(moto_account: MotoAccount) -> Iterator[None]:
     moto_account.empty()
 
 
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look into queues by short polls: moto has one server, and would wait in real time."""
+    monkeypatch.setattr("mailroom.dead_letters.queue.WAIT", 0)
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

@@ -21,7 +21,7 @@ from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from tests.lagging_reads import LaggingReads
 
-from ..dead_letters.conftest import BEHAVE
+from ..dead_letters.conftest import BEHAVE, queues_by_the_clock  # noqa: F401 - for every test here
 from ..dead_letters.conftest import Stage as DyingStage
 from ..outbox.conftest import Outbox, outbox  # noqa: F401 - a fixture
 

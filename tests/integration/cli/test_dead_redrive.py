@@ -149,7 +149,7 @@ def test_what_had_succeeded_is_refused_without_force__and_runs_again_with_it(sta
 def succeed(stage: Stage, event_id: str) -> None:
     """Let the record say that the effect has happened, while the message still lies among the dead."""
     letters: Any = stage.desk.of(CONSUMER)
-    row = letters.record(event_id)
+    row = letters.records.get(event_id)
     row.update([IdempotencyRow.status.set(COMPLETED), IdempotencyRow.failing.remove()])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from mailroom.dead_letters.letter import DeadLetter, Deed
 from mailroom.dead_letters.redrive import Plan, Redrive
 from mailroom.deployment import Deployment
 from mailroom.failures import Permanent
-from mailroom.outbox.event import Envelope
+from mailroom.outbox.event import Envelope, EventIds
 from mailroom.outbox.relay import Relay
 from mailroom.runtime import Runtime
 from mailroom.sources.source import Message
@@ -66,10 +67,22 @@ class Stage:
         self.relay.drain(SHARD)
         return ids
 
-    def send(self, event_id: str, owner: str = "owner-1", tenant: str | None = None) -> None:
+    def send(self, event_id: str, owner: str = "owner-1", tenant: str | None = None, queue: str = "greeter") -> None:
         payload = json.dumps({"repo_id": "1", "name": "tool", "owner_id": owner})
         envelope = Envelope(event_id, "repo.created", "test.service", "repos/1", "2030-01-01T00:00:00.000Z", payload)
-        SqsSource(self.queues["greeter"]).put([Message(envelope.to_json(), tenant)])
+        SqsSource(self.queues[queue]).put([Message(envelope.to_json(), tenant)])
+
+    def new_id(self) -> str:
+        return EventIds(self.clock, self.runtime.random).next("repos/1", None)[0]
+
+    def die_unseen(self, count: int = 1) -> list[str]:
+        """Let messages come into the dead-letter queue that the consumer was never started for."""
+        ids = []
+        for _ in range(count):
+            ids.append(self.new_id())
+            self.send(ids[-1], queue="greeter-dead")
+            self.clock.advance(0.001)
+        return ids
 
     def deliver(self) -> None:
         """Deliver what there is until nothing is left to deliver: SQS moves to the dead what was received enough."""
@@ -136,6 +149,16 @@ class Stage:
     def effects(self) -> int:
         rows = list(Owner.scan(consistent_read=True))
         return sum(int(row.repo_count) for row in rows)
+
+
+@pytest.fixture(autouse=True)
+def queues_by_the_clock(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let queues go by the test's clock, which ticks with each look at it: for moto, visible is what was hidden until
+    before now."""
+    ticks = count(1)
+    monkeypatch.setattr(
+        "moto.sqs.models.unix_time_millis", lambda *_: clock.now().timestamp() * 1000 + next(ticks) / 1000
+    )
 
 
 @pytest.fixture

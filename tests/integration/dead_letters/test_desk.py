@@ -59,7 +59,7 @@ def test_listing_receives_from_no_queue(stage: Stage, calls: CallCounter) -> Non
     stage.die_at_consumer(IDS[0])
     calls.calls.clear()
     stage.everything()
-    assert set(calls.counts) == {"Query"}
+    assert set(calls.counts) == {"Query", "GetQueueAttributes"}
 
 
 def test_what_a_consumer_still_retries_is_listed_as_such(stage: Stage) -> None:
@@ -325,7 +325,7 @@ def test_a_redriven_message_remembers_who_and_why(stage: Stage) -> None:
     stage.redrive()
     letters = stage.desk.of("greeter")
     assert isinstance(letters, ConsumerLetters)
-    record = letters.record(IDS[0])
+    record = letters.records.get(IDS[0])
     assert record is not None
     (deed,) = json.loads(record.history)
     assert (deed["by"], deed["failure"]["message"]) == ("operator", "the receiver is gone")

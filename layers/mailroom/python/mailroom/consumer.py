@@ -376,9 +376,13 @@ _NEVER_IN_TIME = Failure(
 )
 
 
+MESSAGE = "message/"
+"""What the key of a message begins with in which no event can be read."""
+
+
 def key_of(envelope: Envelope | None, message_id: str) -> str:
     """Answer what an effect happens once for: the event, or the message where no event can be read from it."""
-    return envelope.id if envelope else f"message/{message_id}"
+    return envelope.id if envelope else f"{MESSAGE}{message_id}"
 
 
 def record_prefix(consumer_name: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from mailroom import clients
 from mailroom.clock import epoch_milliseconds
-from mailroom.consumer import record_prefix
+from mailroom.consumer import MESSAGE, record_prefix
 from mailroom.dead_letters.letter import BECAME, OUTBOX, Action
 from mailroom.deployment import Deployment
 from mailroom.failures import Failure
@@ -21,8 +21,6 @@ from mailroom.outbox.event import shard_of_id, shard_of_subject
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.runtime import Runtime
 
-_MESSAGE = "message/"
-"""What the key of a message begins with in which no event can be read."""
 _SEARCHED_PAGES = 5
 """How many megabytes of a partition are searched, the newest first, for a subject whose row is gone."""
 
@@ -171,7 +169,7 @@ class Tracer:
         NothingKnown, UnknownSubject
             If there is nothing to follow.
         """
-        is_subject = "/" in key and not key.startswith(_MESSAGE)
+        is_subject = "/" in key and not key.startswith(MESSAGE)
         start = self._latest_of(key) if is_subject else key
         found: dict[str, TracedEvent] = {}
         ahead = [start]

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from mailroom.cli.layout import count, facts, heading, paragraph
 from mailroom.cli.listing import Listing
 from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.queue import LOOKED_AT
 from mailroom.deployment import DEAD, UNDELIVERED
 
 
@@ -82,8 +83,8 @@ def _difference(messages: int, listed: int) -> str:
     if messages > listed:
         untold = messages - listed
         return (
-            f"{listed:,} listed: {untold:,} of which no record tells (it has expired, or the message died "
-            "without reaching the function)"
+            f"{listed:,} listed: {untold:,} of which no record tells and that were not come upon (they are in "
+            f"somebody's hands at this moment, or beyond the {LOOKED_AT:,} that are looked at)"
         )
     if messages < listed:
         return (

@@ -9,9 +9,9 @@ from mailroom.clock import timestamp
 from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import DeadLetter
+from mailroom.dead_letters.queue import LOOKED_AT
 
-_PAGE = 100
-_LOOKED_AT = 1_000
+_READ = 1_000
 """Letters that one answer looks through at most in search of those that a filter keeps."""
 
 
@@ -114,7 +114,7 @@ class Lister:
         """Add a source's letters until there are enough; answer where it stopped, None at the source's end."""
         letters = self._desk.of(name)
         while True:
-            room = _PAGE if self._limit is None else min(_PAGE, self._limit - len(listing.letters))
+            room = LOOKED_AT if self._limit is None else self._limit - len(listing.letters)
             page, cursor = letters.page(cursor, limit=room)
             self._add(listing, page)
             if cursor is None or self._is_full(listing):
@@ -131,7 +131,7 @@ class Lister:
     def _is_full(self, listing: Listing) -> bool:
         if self._limit is None:
             return False
-        return len(listing.letters) >= self._limit or listing.looked_at >= _LOOKED_AT
+        return len(listing.letters) >= self._limit or listing.looked_at >= _READ
 
 
 def _split(cursor: str | None, names: list[str]) -> tuple[str, str | None]:

@@ -36,7 +36,8 @@ def plan_of(desk: Desk, ids: Sequence[str], wanted: Filter, *, source: str | Non
 def by_source(desk: Desk, ids: Sequence[str], source: str | None) -> dict[str, list[str]]:
     """Answer which source each id is meant of: the one given, or the only one at which it died.
 
-    An id that died nowhere is the outbox's, which knows where it is instead.
+    What is in no list is looked for in the dead-letter queues. An id that died nowhere is the outbox's, which knows
+    where it is instead.
 
     Raises
     ------
@@ -45,14 +46,17 @@ def by_source(desk: Desk, ids: Sequence[str], source: str | None) -> dict[str, l
     UnknownSource
         If there is no such source.
     """
+    wanted = list(dict.fromkeys(ids))
     if source is not None:
-        return {desk.of(source).name: list(dict.fromkeys(ids))}
+        return {desk.of(source).name: wanted}
+    places = {event_id: [letter.source for letter in desk.find(event_id)] for event_id in wanted}
+    for letter in desk.search(event_id for event_id in wanted if not places[event_id]).letters:
+        places[letter.id].append(letter.source)
     found: dict[str, list[str]] = {}
-    for event_id in dict.fromkeys(ids):
-        places = [letter.source for letter in desk.find(event_id)]
-        if len(places) > 1:
-            raise UsageError(f"{event_id} died at several: say which by --source {' or --source '.join(places)}")
-        found.setdefault(places[0] if places else OUTBOX, []).append(event_id)
+    for event_id, died_at in places.items():
+        if len(died_at) > 1:
+            raise UsageError(f"{event_id} died at several: say which by --source {' or --source '.join(died_at)}")
+        found.setdefault(died_at[0] if died_at else OUTBOX, []).append(event_id)
     return found
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from mailroom.cli.layout import count, facts, heading, paragraph
 from mailroom.cli.operator import Operator
 from mailroom.clock import timestamp
-from mailroom.dead_letters.letter import OUTBOX, DeadLetter
+from mailroom.dead_letters.letter import OUTBOX, DeadLetter, Search
 from mailroom.trace import NothingKnown, TracedEvent, Tracer
 
 
@@ -28,14 +28,25 @@ def show(operator: Operator, event_id: str, *, payload: bool) -> None:
     """Show all that is known of one event in every source."""
     letters = operator.desk.find(event_id)
     event = Tracer(operator.runtime, operator.deployment).event(event_id)
-    if not event.is_known:
-        raise NothingKnown(f"nothing tells of {event_id}: neither the outbox nor a consumer's record")
+    if not letters:
+        looked = operator.desk.search([event_id])
+        letters = list(looked.letters)
+        if not letters and not event.is_known:
+            raise NothingKnown(
+                f"nothing tells of {event_id}: neither the outbox nor a consumer's record, {_nor(looked)}"
+            )
     document: dict[str, Any] = {
         "letters": [letter.to_dict() for letter in letters],
         "event": event.to_dict(payload=payload),
     }
     told = [part for letter in letters for part in _letter(letter)] or [paragraph("It is no dead letter.", indent=2)]
     operator.answer(document, *_event(event), *told, *(_payload(event) if payload else ()))
+
+
+def _nor(looked: Search) -> str:
+    if looked.looked_at < looked.of:
+        return f"nor the first {looked.looked_at:,} of about {looked.of:,} messages in dead-letter queues"
+    return "nor a message in a dead-letter queue"
 
 
 def _event(event: TracedEvent) -> Iterator[RenderableType]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mailroom import clients
 from mailroom.clock import timestamp
 from mailroom.dead_letters.consumer import ConsumerLetters
-from mailroom.dead_letters.letter import OUTBOX, DeadLetter, Deed, Fate, Result
+from mailroom.dead_letters.letter import OUTBOX, DeadLetter, Deed, Fate, Result, Search
 from mailroom.dead_letters.outbox import OutboxLetters
+from mailroom.dead_letters.queue import LOOKED_AT
 from mailroom.deployment import DEAD, Deployment, queue_depths
 from mailroom.failures import Failure
 from mailroom.runtime import Runtime
@@ -26,7 +27,11 @@ class Letters(Protocol):
         ...
 
     def get(self, event_id: str) -> DeadLetter | None:
-        """Answer one."""
+        """Answer one, if a list tells of it."""
+        ...
+
+    def search(self, ids: Iterable[str]) -> Search:
+        """Look for some where no list tells of them."""
         ...
 
     def doubt(self, event_id: str) -> Fate | None:
@@ -99,15 +104,20 @@ class Desk:
         for name in [source] if source else self.sources:
             cursor: str | None = None
             while True:
-                page, cursor = self.of(name).page(cursor)
+                page, cursor = self.of(name).page(cursor, limit=LOOKED_AT)
                 yield from filter(keep, page)
                 if cursor is None:
                     break
 
     def find(self, event_id: str) -> list[DeadLetter]:
-        """Answer an event's letters in every source: several consumers may have failed at it."""
+        """Answer an event's letters in every source's list: several consumers may have failed at it."""
         found = (self.of(name).get(event_id) for name in self.sources)
         return [letter for letter in found if letter is not None]
+
+    def search(self, ids: Iterable[str]) -> Search:
+        """Look through every dead-letter queue for what is in no list."""
+        wanted = list(ids)
+        return sum((self.of(name).search(wanted) for name in self.sources), Search())
 
     def may_have(self, event_id: str, source: str) -> bool:
         """Answer whether a consumer's letter may still be there to be sent again, or be on its way there.

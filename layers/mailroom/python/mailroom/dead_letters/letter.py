@@ -34,6 +34,8 @@ class Fate(StrEnum):
     """Nothing has this id."""
     NOT_IN_QUEUE = "not in the dead-letter queue"
     """SQS has not moved it there yet, or someone else is moving it at this moment."""
+    NOT_FOUND = "not found"
+    """It is not among the messages that were looked at, and the queue has more."""
     SUCCEEDED_BEFORE = "succeeded before"
     """Its effect has happened: only `force` runs it again."""
     RECORD_EXPIRED = "record expired"
@@ -66,9 +68,11 @@ class DeadLetter:
     state
         `dead`; or `retrying`, for a consumer that has attempts left and was heard of lately.
     died_at
-        When it died, or failed last.
+        When it died, or failed last; of a message of which no record tells, when it was sent.
     expires_at
         When its message leaves the dead-letter queue for good; None is never.
+    doubt
+        Why sending it again may make its effect happen twice; None if nothing says so.
     """
 
     id: str
@@ -82,9 +86,10 @@ class DeadLetter:
     redriven: int = 0
     expires_at: datetime | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    doubt: Fate | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Answer it as JSON values."""
+        """Return it as JSON values."""
         values = asdict(self)
         values["failure"]["kind"] = self.failure.kind.value
         values["expires_at"] = self.expires_at and self.expires_at.isoformat()
@@ -112,6 +117,25 @@ class Result:
         return self.fate is Fate.DONE
 
 
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a look through dead-letter queues came upon.
+
+    Parameters
+    ----------
+    looked_at, of
+        Messages that were looked at, and about how many there are.
+    """
+
+    letters: tuple[DeadLetter, ...] = ()
+    looked_at: int = 0
+    of: int = 0
+
+    def __add__(self, other: Search) -> Search:
+        """Return two as one."""
+        return Search(self.letters + other.letters, self.looked_at + other.looked_at, self.of + other.of)
+
+
 BECAME = "became"
 """Where a deed names the event that took this one's place."""
 
@@ -125,7 +149,7 @@ def remembered(
     *,
     became: str | None = None,
 ) -> str:
-    """Answer a row's history with one deed more; the oldest go when there are too many."""
+    """Return a row's history with one deed more; the oldest go when there are too many."""
     deeds = read_history(history)
     entry = {"action": action.value, **asdict(deed), "attempts": attempts}
     if became is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
 from mailroom import clients
 from mailroom.clock import timestamp
 from mailroom.cursor import read_cursor, write_cursor
-from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, remembered
+from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, Search, remembered
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import read_history
 from mailroom.outbox.event import Envelope, EventIds, first_unsendable, shard_of_id
@@ -40,6 +40,10 @@ class OutboxLetters:
         """Answer one dead event."""
         row = self._row(DEAD, event_id)
         return letter_of(row) if row else None
+
+    def search(self, ids: Iterable[str]) -> Search:
+        """Answer nothing: there is no dead event that is not found by its id."""
+        return Search()
 
     def count(self, *, up_to: int) -> int:
         """Count dead events, no further than this."""

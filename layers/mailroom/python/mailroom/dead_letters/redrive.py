@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from mailroom.dead_letters.desk import Desk
@@ -38,27 +38,27 @@ class Plan:
     @classmethod
     def matching(cls, desk: Desk, *, source: str | None = None, keep: Callable[[DeadLetter], bool]) -> Plan:
         """Freeze what is dead and passes a filter; what a consumer still retries is left alone."""
-        return cls._of(desk, (each for each in desk.letters(source=source, keep=keep) if each.state == "dead"))
+        dead = [each for each in desk.letters(source=source, keep=keep) if each.state == "dead"]
+        return cls._of(desk, dead, {each.id: each.doubt for each in dead if each.doubt})
 
     @classmethod
     def naming(cls, desk: Desk, source: str, ids: Iterable[str]) -> Plan:
         """Freeze letters of a source by their ids, listed as failing or not."""
-        letters, doubts = desk.of(source), {}
-        named = []
-        for event_id in dict.fromkeys(ids):
-            named.append(letters.get(event_id) or _unlisted(event_id, source))
-            doubts[event_id] = letters.doubt(event_id)
-        return replace(
-            cls._of(desk, named),
-            succeeded=frozenset(each for each, doubt in doubts.items() if doubt is Fate.SUCCEEDED_BEFORE),
-            forgotten=frozenset(each for each, doubt in doubts.items() if doubt is Fate.RECORD_EXPIRED),
-        )
+        letters, wanted = desk.of(source), list(dict.fromkeys(ids))
+        known = {event_id: letters.get(event_id) for event_id in wanted}
+        known |= {each.id: each for each in letters.search(each for each in wanted if known[each] is None).letters}
+        doubts = {event_id: letters.doubt(event_id) for event_id in wanted}
+        return cls._of(desk, [known[each] or _unlisted(each, source) for each in wanted], doubts)
 
     @classmethod
-    def _of(cls, desk: Desk, letters: Iterable[DeadLetter]) -> Plan:
+    def _of(cls, desk: Desk, letters: Iterable[DeadLetter], doubts: Mapping[str, Fate | None]) -> Plan:
         frozen, soon = tuple(letters), desk.runtime.clock.now() + SOON
-        expiring = (each.id for each in frozen if each.expires_at is not None and each.expires_at <= soon)
-        return cls(frozen, expiring=frozenset(expiring))
+        return cls(
+            frozen,
+            succeeded=frozenset(each for each, doubt in doubts.items() if doubt is Fate.SUCCEEDED_BEFORE),
+            forgotten=frozenset(each for each, doubt in doubts.items() if doubt is Fate.RECORD_EXPIRED),
+            expiring=frozenset(each.id for each in frozen if each.expires_at is not None and each.expires_at <= soon),
+        )
 
     @property
     def by_source(self) -> dict[str, int]:
@@ -125,18 +125,13 @@ class Redrive:
         began, done = clock.monotonic(), 0
         for source in dict.fromkeys(letter.source for letter in letters):
             ids = [letter.id for letter in letters if letter.source == source]
-            for some in self._chunks(ids):
-                for result in self._desk.of(source).redrive(some, self._deed, force=self._force):
-                    done += 1
-                    yield result
+            # One look through a queue serves them all, however slowly they go.
+            for result in self._desk.of(source).redrive(ids, self._deed, force=self._force):
+                done += 1
+                yield result
                 ahead = done / self._rate - (clock.monotonic() - began) if self._rate else 0
                 if ahead > 0:
                     clock.sleep(ahead)
-
-    def _chunks(self, ids: Sequence[str]) -> Iterator[Sequence[str]]:
-        size = max(1, int(self._rate)) if self._rate else max(1, len(ids))
-        for start in range(0, len(ids), size):
-            yield ids[start : start + size]
 
     def _reason_to_stop(self, letters: Sequence[DeadLetter]) -> str | None:
         """Wait for what becomes of a step; answer why the next one must not follow."""

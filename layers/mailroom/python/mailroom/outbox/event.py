@@ -205,6 +205,19 @@ def shard_of_id(event_id: str) -> int:
     return int(shard)
 
 
+def moment_of_id(event_id: str) -> datetime:
+    """Answer when an event was written, by the clock that made its id.
+
+    Raises
+    ------
+    ValueError
+        If it is no event id.
+    """
+    shard_of_id(event_id)
+    written_at: datetime = ULID.from_str(event_id.rpartition("-")[0]).datetime
+    return written_at
+
+
 _STEP_BYTES = 8
 """Enough that no two steps are the same, few enough that they don't carry into the clock's part of the id."""
 

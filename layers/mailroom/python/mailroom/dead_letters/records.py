@@ -1,0 +1,157 @@
+"""What a consumer's records tell of its dead letters, and what is noted in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from pynamodb.exceptions import DeleteError, PutError, UpdateError
+from pynamodb.expressions.update import Action as UpdateAction
+
+from mailroom.clock import epoch_milliseconds, moment
+from mailroom.consumer import MESSAGE, record_prefix
+from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, remembered
+from mailroom.dead_letters.queue import DeadMessage
+from mailroom.failures import Failure, FailureKind
+from mailroom.history import read_history
+from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, FAILED, IdempotencyRow, record_id
+from mailroom.outbox.event import moment_of_id
+from mailroom.runtime import Runtime
+
+_AT_WORK = Failure(FailureKind.TRANSIENT, "InProgress", "another attempt is at work")
+_MARGIN = timedelta(days=1)
+"""More than clocks can differ, of the age by which a record may have been forgotten."""
+_CONDITION = "ConditionalCheckFailedException"
+
+
+class ConsumerRecords:
+    """The records of one consumer."""
+
+    def __init__(self, consumer: str, runtime: Runtime) -> None:
+        self._consumer = consumer
+        self._runtime = runtime
+
+    def get(self, event_id: str) -> IdempotencyRow | None:
+        """Return the record of an event."""
+        try:
+            return IdempotencyRow.get(self._id(event_id), consistent_read=True)
+        except IdempotencyRow.DoesNotExist:
+            return None
+
+    def of(self, event_ids: Iterable[str]) -> dict[str, IdempotencyRow]:
+        """Return the records that there are, by event."""
+        ids = {self._id(event_id): event_id for event_id in event_ids}
+        return {ids[row.id]: row for row in IdempotencyRow.batch_get(list(ids), consistent_read=True)} if ids else {}
+
+    def doubt(self, event_id: str) -> Fate | None:
+        """Return why sending it again may make its effect happen twice; None if nothing says so."""
+        return self.doubt_of(self.get(event_id), event_id)
+
+    def doubt_of(self, record: IdempotencyRow | None, event_id: str) -> Fate | None:
+        """Return the same by a record that was read already.
+
+        A record outlives every message: an event without one that is younger than records get was never begun.
+        """
+        if record is not None:
+            return Fate.SUCCEEDED_BEFORE if record.status == COMPLETED else None
+        return Fate.RECORD_EXPIRED if self._may_be_forgotten(event_id) else None
+
+    def fate(self, event_id: str) -> Failure | bool | None:
+        """Return what became of an event: True is handled, a failure is one, None is not known yet."""
+        row = self.get(event_id)
+        if row is None or row.status == COMPLETED:
+            return None if row is None else True
+        return Failure.from_json(row.failure) if row.failure and row.failing else None
+
+    def forget_success(self, event_id: str) -> None:
+        """Delete the record that would keep the consumer from running it again."""
+        try:
+            IdempotencyRow(self._id(event_id)).delete(condition=IdempotencyRow.status == COMPLETED)
+        except DeleteError as error:
+            if error.cause_response_code != _CONDITION:
+                raise  # otherwise it is gone already, as after a lost answer to this same call, or at work again
+
+    def remember(self, message: DeadMessage, action: Action, deed: Deed, *, became: str | None = None) -> None:
+        """Note the deed, and take the letter off the list unless the consumer has a later message already."""
+        record = self.get(message.id) or self._begun(message)
+        row = IdempotencyRow
+        failure = Failure.from_json(record.failure) if record.failure else None
+        history = remembered(record.history, action, deed, failure, int(record.attempts or 0), became=became)
+        noted: list[UpdateAction] = [row.history.set(history)]
+        if action is Action.REDRIVE:
+            noted.append(row.redriven.set(int(record.redriven or 0) + 1))
+        unlisted: list[UpdateAction] = [row.failing.remove(), row.failed_at.remove(), row.first_failed_at.remove()]
+        try:
+            row(record.id).update([*noted, *unlisted], condition=row.message_id == message.message_id)
+        except UpdateError as error:
+            if error.cause_response_code != _CONDITION:
+                raise
+            row(record.id).update(noted, condition=row.id.exists())
+
+    def _begun(self, message: DeadMessage) -> IdempotencyRow:
+        """Make the record of a message that the consumer never began, for the deed to be noted in."""
+        about = message.envelope
+        record = IdempotencyRow(
+            self._id(message.id),
+            status=FAILED,
+            in_progress_until=0,
+            expires_at=self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.consumer_record_life),
+            attempts=0,
+            message_id=message.message_id,
+            event_id=message.id,
+            type=about.type if about else "?",
+            subject=about.subject if about else None,
+        )
+        try:
+            record.save(condition=IdempotencyRow.id.does_not_exist())
+        except PutError as error:
+            if error.cause_response_code != _CONDITION:
+                raise
+            return IdempotencyRow.get(record.id, consistent_read=True)  # the consumer has the new message already
+        return record
+
+    def letter(self, row: IdempotencyRow) -> DeadLetter:
+        """Show a record as a letter."""
+        silent_for = epoch_milliseconds(self._runtime.clock.now()) / 1000 - int(row.in_progress_until) / 1000
+        failure = Failure.from_json(row.failure) if row.failure else _AT_WORK if silent_for < 0 else ENDED_SILENTLY
+        attempts = int(row.attempts or 0)
+        dead = self._runtime.timings.consumer_backoff.is_over(failure, attempts) or silent_for > self._longest_wait
+        return DeadLetter(
+            id=row.event_id or row.id,
+            source=self._consumer,
+            state="dead" if dead else "retrying",
+            type=row.type or "?",
+            subject=row.subject,
+            failure=failure,
+            attempts=attempts,
+            died_at=row.failed_at or "",
+            redriven=int(row.redriven or 0),
+            expires_at=self.leaves_at(moment(row.first_failed_at)) if row.first_failed_at else None,
+            history=read_history(row.history),
+        )
+
+    def leaves_at(self, sent_at: datetime) -> datetime:
+        """Return when SQS deletes a dead letter for good."""
+        return sent_at + timedelta(seconds=self._runtime.timings.dead_letter_retention)
+
+    def _may_be_forgotten(self, event_id: str) -> bool:
+        if event_id.startswith(MESSAGE):
+            return False  # the key of a message, none of which is kept so long
+        try:
+            written_at = moment_of_id(event_id)
+        except ValueError:
+            return True
+        life = timedelta(seconds=self._runtime.timings.consumer_record_life)
+        return self._runtime.clock.now() - written_at > life - _MARGIN
+
+    @property
+    def _longest_wait(self) -> float:
+        """The seconds after which SQS would have delivered a message again, were it still in the consumer's queue.
+
+        Not every message dies of a last failure: SQS also moves one whose deliveries were used up otherwise.
+        """
+        timings = self._runtime.timings
+        return timings.consumer_backoff.longest_delay() + timings.visibility(timings.consumer_timeout)
+
+    def _id(self, event_id: str) -> str:
+        return record_id(record_prefix(self._consumer), event_id)
