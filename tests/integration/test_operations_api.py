@@ -22,12 +22,14 @@ from mailroom.outbox.event import Envelope, EventIds
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.table import DEAD as DEAD_PARTITION
 from mailroom.outbox.table import DISCARDED, OutboxRow, pending
+from mailroom.reading import UNREADABLE
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, permanent
 from tests.faults import Died
 
 from .conftest import CallCounter
 from .outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
+from .outbox.test_unreadable import raw, spoil
 
 OUTBOX, LETTERS = "/ops/v1/outbox", "/ops/v1/dead-letters"
 REDRIVE, STATUS = f"{LETTERS}/redrive", "/ops/v1/status"
@@ -431,3 +433,56 @@ def test_the_status_shows_shards_consumers_and_jobs(
 
 def test_nothing_is_discarded_here(client: ApiClient) -> None:
     assert client.get(OUTBOX, query={"status": DISCARDED}).json == {"items": [], "next_cursor": None}
+
+
+# Rows that cannot be read
+
+
+def test_a_row_that_cannot_be_read_is_listed_as_such__among_the_others(client: ApiClient, outbox: Outbox) -> None:
+    before, bad, after = (outbox.add() for _ in range(3))
+    spoil(bad, retry_count={"S": "0"}, created_at=None)
+    answer = client.get(OUTBOX, query={"status": "pending", "shard": str(SHARD)})
+    assert answer.status == 200, answer.text
+    items = {item["id"]: item for item in answer.json["items"]}
+    assert list(items) == [before, bad, after]
+    assert [items[each]["unreadable"] for each in (before, after)] == [None, None]
+    assert items[bad]["unreadable"]["type"] == UNREADABLE
+    assert items[bad]["unreadable"]["message"].startswith("created_at is missing; retry_count is a text")
+    assert (items[bad]["created_at"], items[bad]["type"]) == (None, "thing.happened")
+
+
+def test_a_row_that_cannot_be_read_is_shown_as_it_is(client: ApiClient, outbox: Outbox) -> None:
+    bad, good = outbox.add(), outbox.add(payload='{"amount":17}')
+    spoil(bad, payload={"S": "{"}, retry_count={"S": "0"}, tags={"SS": ["a"]})
+    shown = client.get(f"{OUTBOX}/{bad}").json
+    assert shown["payload"] is None
+    assert shown["row"]["payload"] == {"S": "{"}
+    assert shown["row"]["retry_count"] == {"S": "0"}
+    assert shown["row"]["tags"] == {"SS": ["a"]}
+    fine = client.get(f"{OUTBOX}/{good}").json
+    assert (fine["row"], fine["unreadable"]) == (None, None)
+
+
+@pytest.mark.parametrize("partition", [pending(5), DEAD_PARTITION])
+def test_a_row_whose_key_is_no_events_id_is_shown__wherever_it_lies(
+    client: ApiClient, outbox: Outbox, partition: str
+) -> None:
+    row = raw(outbox.add(), pending(SHARD))
+    row |= {"partition": {"S": partition}, "event_id": {"S": "by-hand"}}
+    clients.dynamodb().put_item(TableName=OutboxRow.table_name(), Item=row)
+    assert client.get(f"{OUTBOX}/by-hand").json["unreadable"]["message"] == "event_id is no event id"
+
+
+@pytest.mark.parametrize("event_id", ["unheard-of", "x" * 1025])
+def test_what_is_no_events_id_and_no_rows_key_is_not_found(client: ApiClient, event_id: str) -> None:
+    assert client.get(f"{OUTBOX}/{event_id}").status == 404
+
+
+def test_a_redrive_of_a_row_that_cannot_be_read_says_so__and_sends_the_others(
+    client: ApiClient, kill: Callable[[int], list[str]]
+) -> None:
+    bad, good = kill(2)
+    spoil(bad, DEAD_PARTITION, payload=None)
+    answer = redrive(client, [bad, good])
+    assert fates(answer) == [Fate.UNREADABLE, Fate.DONE]
+    assert answer.json["results"][0]["detail"] == "payload is missing: edit it, or discard it"

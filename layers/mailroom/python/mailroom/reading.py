@@ -6,6 +6,8 @@ holds what it must not. Each page, batch and list is read by the functions here,
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -36,13 +38,21 @@ class Unreadable(Generic[R]):
         The row as DynamoDB answered it.
     row
         What of it can be read: any other attribute is None. It is for people to look at, never to be saved.
+    flaws
+        The attributes that cannot be read.
     failure
-        Which attributes cannot be read, and why; it says nothing of what they hold.
+        Why they cannot; it says nothing of what they hold.
     """
 
     item: Item
     row: R
+    flaws: frozenset[str]
     failure: Failure
+
+    def document(self) -> dict[str, Any]:
+        """Return the item as JSON values, each with DynamoDB's type beside it."""
+        document: dict[str, Any] = json.loads(json.dumps(self.item, default=_written))
+        return document
 
     def tell(self) -> None:
         """Log that the row was passed over, and count it."""
@@ -63,7 +73,7 @@ def read(model: type[R], item: Item, *, without: Collection[str] = ()) -> R | Un
     legible = {name: typed for name, typed in item.items() if name not in flaws or name in model.key_names()}
     row = model.from_raw_data(legible)
     row.read_from = item
-    return Unreadable(item, row, unreadable(flaws)) if flaws else row
+    return Unreadable(item, row, frozenset(flaws), unreadable(flaws)) if flaws else row
 
 
 def read_page(
@@ -103,6 +113,12 @@ def read_keys(model: type[R], keys: Iterable[Any]) -> list[R | Unreadable[R]]:
     return found
 
 
+def read_one(model: type[R], hash_key: str, range_key: str | None = None) -> R | Unreadable[R] | None:
+    """Return the row of a key, strongly consistent; None if there is none."""
+    answer = model._get_connection().get_item(hash_key, range_key=range_key, consistent_read=True)
+    return read(model, answer["Item"]) if "Item" in answer else None
+
+
 def readable(found: Iterable[R | Unreadable[R]]) -> list[R]:
     """Return the rows that can be read; each of the others is logged and counted."""
     rows = []
@@ -117,6 +133,13 @@ def readable(found: Iterable[R | Unreadable[R]]) -> list[R]:
 def row_of(found: R | Unreadable[R]) -> R:
     """Return the row, or what of it can be read, for people to look at."""
     return found.row if isinstance(found, Unreadable) else found
+
+
+def item_of(found: Row | Unreadable[Any]) -> Item:
+    """Return what was read, as DynamoDB answered it."""
+    item = found.item if isinstance(found, Unreadable) else found.read_from
+    assert item is not None  # noqa: S101 - narrows the type: whatever is read here has it
+    return item
 
 
 def flaw_of(found: Row | Unreadable[Any] | None) -> Failure | None:
@@ -183,6 +206,12 @@ _NAMES = {
 
 def _named(kind: str) -> str:
     return f"{_NAMES.get(kind, 'of an unknown type')} ({kind})"
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return sorted(value)  # DynamoDB's sets come as lists, others' doubles may answer sets
 
 
 def _key(model: type[Row], key: Any) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from mailroom.deployment import Deployment
 from mailroom.failures import Failure
 from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, IdempotencyRow, record_id
-from mailroom.outbox.event import shard_of_id, shard_of_subject
+from mailroom.outbox.event import shard_of_subject
+from mailroom.outbox.listing import find_event
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
+from mailroom.reading import Unreadable, flaw_of, row_of
 from mailroom.runtime import Runtime
 
 _SEARCHED_PAGES = 5
@@ -96,6 +98,8 @@ class TracedEvent:
     ----------
     place
         The partition of the outbox that it lies in; None if it is not there any more.
+    unreadable, row
+        Why its row cannot be read, and the row with DynamoDB's types; None if it can be read.
     parent, became
         The event that it is the mended copy of; the mended copy that took its place.
     steps
@@ -106,6 +110,8 @@ class TracedEvent:
     type: str | None = None
     subject: str | None = None
     place: str | None = None
+    unreadable: Failure | None = None
+    row: dict[str, Any] | None = field(default=None, repr=False)
     after: str | None = None
     parent: str | None = None
     became: str | None = None
@@ -123,6 +129,8 @@ class TracedEvent:
         values = asdict(self)
         if not payload:
             del values["payload"]
+            if self.row is not None:
+                values["row"].pop("payload", None)
         return values
 
 
@@ -184,7 +192,8 @@ class Tracer:
 
     def event(self, event_id: str) -> TracedEvent:
         """Answer what is known of one event, be it nothing."""
-        row = self._row(event_id)
+        found = find_event(event_id)
+        row = row_of(found) if found else None
         records = list(self._records(event_id))
         steps = [step for record in records for step in self._record_steps(record)]
         return TracedEvent(
@@ -192,6 +201,8 @@ class Tracer:
             type=row.type if row else next((each.type for each in records if each.type), None),
             subject=row.subject if row else next((each.subject for each in records if each.subject), None),
             place=row.partition if row else None,
+            unreadable=flaw_of(found),
+            row=found.document() if isinstance(found, Unreadable) else None,
             after=row.after if row else None,
             parent=row.parent if row else None,
             became=_became(row) if row else None,
@@ -201,16 +212,6 @@ class Tracer:
         )
 
     # The outbox
-
-    def _row(self, event_id: str) -> OutboxRow | None:
-        try:
-            shard = shard_of_id(event_id)
-        except ValueError:
-            return None
-        # For a moment an event is both sent and pending: sent is what counts.
-        places = [sent(shard), DEAD, pending(shard), DISCARDED]
-        rows = OutboxRow.batch_get([(place, event_id) for place in places], consistent_read=True)
-        return min(rows, key=lambda row: places.index(row.partition), default=None)
 
     def _latest_of(self, subject: str) -> str:
         latest = self._latest_by_row(subject) or self._latest_by_search(subject)
@@ -295,14 +296,15 @@ class Tracer:
 
 
 def _outbox_steps(row: OutboxRow) -> Iterator[Step]:
-    yield Step(row.created_at, OUTBOX, StepKind.WRITTEN, f"mended copy of {row.parent}" if row.parent else "")
+    if row.created_at:
+        yield Step(row.created_at, OUTBOX, StepKind.WRITTEN, f"mended copy of {row.parent}" if row.parent else "")
     failure = Failure.from_json(row.failure) if row.failure else None
     why = f": {_said(failure)}" if failure else ""
     attempts = _attempts(int(row.retry_count or 0))
     if row.died_at:
         yield Step(row.died_at, OUTBOX, StepKind.DIED, f"{attempts}{why}")
     # A mended copy inherits the deeds done to its parent: those are told there.
-    yield from _deeds(row.history, OUTBOX, since=row.created_at if row.parent else "")
+    yield from _deeds(row.history, OUTBOX, since=(row.created_at or "") if row.parent else "")
     if row.sent_at:
         yield Step(row.sent_at, OUTBOX, StepKind.SENT)
     elif row.next_attempt_at:

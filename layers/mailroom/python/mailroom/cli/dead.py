@@ -12,6 +12,7 @@ from mailroom.cli.durations import BadDuration, parse_duration
 from mailroom.cli.listing import Filter
 from mailroom.cli.operator import JsonOption, StageOption, WhyOption, operating, read_reason
 from mailroom.cli.planning import plan_of
+from mailroom.dead_letters.mending import Mended
 
 app = typer.Typer(no_args_is_help=True, help="See what died, mend it, send it again or give it up.")
 
@@ -111,14 +112,21 @@ def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the comman
 @app.command("edit")
 def edit_command(
     event_id: Annotated[str, typer.Argument(metavar="ID")],
-    payload: Annotated[str, typer.Option("--payload", metavar="FILE", help="A JSON object; - is stdin.")],
     why: WhyOption,
     stage: StageOption,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="FILE", help="A JSON object; - is stdin; without it, its own.")
+    ] = None,
+    type_: Annotated[str | None, typer.Option("--type", help="Its type, where that cannot be read.")] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help='Its subject, where that cannot be read; "" is none.')
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a mended copy in a dead event's place: a new event that names its parent (outbox only)."""
     with operating(stage, as_json=as_json) as operator:
-        dead_edit.edit(operator, event_id, dead_edit.read_payload(payload), why)
+        text = None if payload is None else dead_edit.read_payload(payload)
+        dead_edit.edit(operator, event_id, text, Mended(type=type_, subject=subject), why)
 
 
 @app.command("discard")

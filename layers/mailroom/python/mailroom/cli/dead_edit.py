@@ -14,11 +14,12 @@ from mailroom.cli.outcomes import Outcomes, collect, conclude
 from mailroom.cli.planning import by_source
 from mailroom.dead_letters.desk import deed
 from mailroom.dead_letters.letter import OUTBOX
+from mailroom.dead_letters.mending import Mended
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.http.strict_json import JsonRefused, parse
 
 
-def edit(operator: Operator, event_id: str, payload: str, why: str) -> None:
+def edit(operator: Operator, event_id: str, payload: str | None, mended: Mended, why: str) -> None:
     """Put a mended copy in a dead event's place."""
     others = [letter.source for letter in operator.desk.find(event_id) if letter.source != OUTBOX]
     letters = operator.desk.of(OUTBOX)
@@ -27,7 +28,7 @@ def edit(operator: Operator, event_id: str, payload: str, why: str) -> None:
             f"{event_id} died at {', '.join(others)}, and only an event that could not be published can be edited: "
             "redrive or discard it there"
         )
-    result = letters.edit(event_id, payload, deed(operator.runtime, why))
+    result = letters.edit(event_id, payload, deed(operator.runtime, why), mended)
     new_id = result.detail if result.ok else None
     shown = f"{event_id} is discarded; {new_id} takes its place." if new_id else f"{result.fate.value}: {result.detail}"
     operator.answer({**Outcomes(1, [result]).to_dict(), "new_id": new_id}, paragraph(shown))

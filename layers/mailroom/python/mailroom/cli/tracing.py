@@ -40,7 +40,8 @@ def show(operator: Operator, event_id: str, *, payload: bool) -> None:
         "event": event.to_dict(payload=payload),
     }
     told = [part for letter in letters for part in _letter(letter)] or [paragraph("It is no dead letter.", indent=2)]
-    operator.answer(document, *_event(event), *told, *(_payload(event) if payload else ()))
+    row = _row(document["event"]["row"]) if event.row else ()
+    operator.answer(document, *_event(event), *told, *row, *(_payload(event) if payload else ()))
 
 
 def _nor(looked: Search) -> str:
@@ -53,6 +54,7 @@ def _event(event: TracedEvent) -> Iterator[RenderableType]:
     yield heading("  ".join(filter(None, (event.id, event.type, event.subject))))
     yield facts(
         [
+            ("cannot be read", event.unreadable.message if event.unreadable else None),
             ("after", event.after),
             ("mended copy of", event.parent),
             ("became", event.became),
@@ -86,10 +88,16 @@ def _letter(letter: DeadLetter) -> Iterator[RenderableType]:
     )
 
 
+def _row(row: dict[str, Any]) -> Iterator[RenderableType]:
+    yield heading("The row as it is")
+    yield facts((name, json.dumps(typed, ensure_ascii=False)) for name, typed in sorted(row.items()))
+
+
 def _payload(event: TracedEvent) -> Iterator[RenderableType]:
     yield heading("Payload")
     if event.payload is None:
-        yield paragraph("the outbox does not have it any more", indent=2)
+        gone = "the outbox does not have it any more" if event.row is None else "it cannot be read: see the row"
+        yield paragraph(gone, indent=2)
         return
     try:
         text = json.dumps(json.loads(event.payload), indent=2, ensure_ascii=False)

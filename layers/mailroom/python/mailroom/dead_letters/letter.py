@@ -40,6 +40,8 @@ class Fate(StrEnum):
     """Its effect has happened: only `force` runs it again."""
     RECORD_EXPIRED = "record expired"
     """Whether its effect has happened is not known any more: only `force` runs it."""
+    UNREADABLE = "cannot be read"
+    """Its row would only be set aside again: mend it, or give it up."""
     FAILED = "failed"
     """AWS refused; the letter is where it was."""
     NOT_TRIED = "not tried"

@@ -7,18 +7,18 @@ from datetime import timedelta
 from typing import Any
 
 from mailroom import clients
-from mailroom.clock import timestamp
+from mailroom.clock import epoch_seconds
 from mailroom.cursor import read_cursor, write_cursor
-from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, Search, remembered
-from mailroom.failures import Failure, FailureKind
-from mailroom.history import read_history
-from mailroom.outbox.event import Envelope, EventIds, first_unsendable, shard_of_id
-from mailroom.outbox.limits import EventTooLarge, check_size
+from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, Search
+from mailroom.dead_letters.mending import Mended, mended_copy
+from mailroom.dead_letters.outbox_row import Found, as_it_was, history_of, letter_of
+from mailroom.failures import Failure
+from mailroom.outbox.event import EventRefused, shard_of_id
+from mailroom.outbox.room import fitted
 from mailroom.outbox.table import DEAD, DISCARDED, EventMoved, OutboxRow, pending, sent
+from mailroom.reading import Unreadable, item_of, read_keys, read_one, read_page, row_of
 from mailroom.runtime import Runtime
 from mailroom.transaction import Operation, OperationKind, write
-
-_UNTOLD = Failure(FailureKind.TRANSIENT, "Unknown", "the row says no reason")
 
 
 class OutboxLetters:
@@ -33,13 +33,13 @@ class OutboxLetters:
         """Answer dead events, oldest first, and the cursor of the next page."""
         start = read_cursor(cursor, partition=DEAD, event_id=None)
         rows = OutboxRow.query(DEAD, consistent_read=True, limit=limit, page_size=limit, last_evaluated_key=start)
-        letters = [letter_of(row) for row in rows]
-        return letters, write_cursor(rows.last_evaluated_key)
+        found, following = read_page(OutboxRow, rows)
+        return [letter_of(each) for each in found], write_cursor(following)
 
     def get(self, event_id: str) -> DeadLetter | None:
         """Answer one dead event."""
-        row = self._row(DEAD, event_id)
-        return letter_of(row) if row else None
+        found = read_one(OutboxRow, DEAD, event_id)
+        return letter_of(found) if found else None
 
     def search(self, ids: Iterable[str]) -> Search:
         """Answer nothing: there is no dead event that is not found by its id."""
@@ -71,9 +71,7 @@ class OutboxLetters:
         """Make dead events pending again, with no attempts used and their history kept."""
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
-            rows = {
-                row.event_id: row for row in OutboxRow.batch_get([(DEAD, each) for each in some], consistent_read=True)
-            }
+            rows = {row_of(each).event_id: each for each in read_keys(OutboxRow, [(DEAD, each) for each in some])}
             for event_id in some:
                 if stop():
                     yield Result(event_id, OUTBOX, Fate.NOT_TRIED, "the time was up: try again")
@@ -83,11 +81,11 @@ class OutboxLetters:
     def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:
         """Give dead events up: kept for a while with the reason, never sent."""
         for event_id in ids:
-            row = self._row(DEAD, event_id)
-            if row is None:
+            found = read_one(OutboxRow, DEAD, event_id)
+            if found is None:
                 yield self._absent(event_id)
                 continue
-            yield self._move(row, [self._discarded(row, Action.DISCARD, deed)])
+            yield self._move(found, [self._discarded(found, Action.DISCARD, deed)])
 
     def doubt(self, event_id: str) -> Fate | None:
         """Answer None: a dead event was never published, so that nothing can happen twice."""
@@ -97,47 +95,52 @@ class OutboxLetters:
         """Answer what became of an event: True is sent, a failure is one, None is not known yet."""
         shard = shard_of_id(event_id)
         keys = [(partition, event_id) for partition in (sent(shard), DEAD, pending(shard))]
-        for row in OutboxRow.batch_get(keys, consistent_read=True):
+        for found in read_keys(OutboxRow, keys):
+            row = row_of(found)
             if row.partition == sent(shard):
                 return True
-            if row.failure:
-                return Failure.from_json(row.failure)
+            if row.partition == DEAD or row.failure:
+                return letter_of(found).failure
         return None
 
-    def edit(self, event_id: str, payload: str, deed: Deed) -> Result:
+    def edit(self, event_id: str, payload: str | None, deed: Deed, mended: Mended | None = None) -> Result:
         """Put a mended copy in a dead event's place: a new event that names its parent.
 
         Parameters
         ----------
         payload
-            The new payload, a JSON object.
+            The new payload, a JSON object; None keeps the event's own.
+        mended
+            What takes the place of attributes that cannot be read.
         """
-        row = self._row(DEAD, event_id)
-        if row is None:
+        found = read_one(OutboxRow, DEAD, event_id)
+        if found is None:
             return self._absent(event_id)
-        if unsendable := first_unsendable(payload):
-            return Result(event_id, OUTBOX, Fate.FAILED, f"the character U+{ord(unsendable):04X} cannot be sent")
         try:
-            copy = self._mended(row, payload, deed)
-        except EventTooLarge as error:
+            copy = mended_copy(found, payload, mended or Mended(), deed, self._runtime)
+        except EventRefused as error:
             return Result(event_id, OUTBOX, Fate.FAILED, str(error))
-        result = self._move(row, [self._discarded(row, Action.EDIT, deed, became=copy.event_id), copy])
+        result = self._move(found, [self._discarded(found, Action.EDIT, deed, became=copy.event_id), copy])
         return Result(event_id, OUTBOX, result.fate, copy.event_id) if result.ok else result
 
-    def _redrive_one(self, event_id: str, row: OutboxRow | None, deed: Deed) -> Result:
-        if row is None:
+    def _redrive_one(self, event_id: str, found: Found | None, deed: Deed) -> Result:
+        if found is None:
             return self._absent(event_id)
-        alive = _copy(row)
-        alive.partition = pending(shard_of_id(event_id))
-        alive.history = _history(row, Action.REDRIVE, deed)
-        alive.redriven = int(row.redriven or 0) + 1
-        alive.retry_count = alive.next_attempt_at = alive.failure = alive.died_at = None
-        return self._move(row, [alive])
+        if isinstance(found, Unreadable):
+            return Result(event_id, OUTBOX, Fate.UNREADABLE, f"{found.failure.message}: edit it, or discard it")
+        kept = {name: typed for name, typed in item_of(found).items() if name not in _OVER}
+        alive = {
+            **kept,
+            "partition": {"S": pending(shard_of_id(event_id))},
+            "history": {"S": history_of(found, Action.REDRIVE, deed)},
+            "redriven": {"N": str(int(found.redriven or 0) + 1)},
+        }
+        return self._move(found, [OutboxRow.as_it_is(fitted(alive))])
 
-    def _move(self, row: OutboxRow, places: Sequence[OutboxRow]) -> Result:
+    def _move(self, found: Found, places: Sequence[OutboxRow]) -> Result:
+        row = row_of(found)
         moved = EventMoved(f"{row.event_id} is no longer dead")
-        still_so = OutboxRow.died_at == row.died_at
-        operations = [Operation(OperationKind.DELETE, row, moved, still_so)]
+        operations = [Operation(OperationKind.DELETE, row, moved, as_it_was(found))]
         operations += [Operation(OperationKind.PUT, place, moved) for place in places]
         try:
             write(operations, self._runtime)
@@ -147,30 +150,15 @@ class OutboxLetters:
             return Result(row.event_id, OUTBOX, Fate.FAILED, f"{type(error).__name__}: {error}")
         return Result(row.event_id, OUTBOX, Fate.DONE)
 
-    def _discarded(self, row: OutboxRow, action: Action, deed: Deed, *, became: str | None = None) -> OutboxRow:
-        gone = _copy(row)
-        gone.partition = DISCARDED
-        gone.history = _history(row, action, deed, became=became)
-        gone.expires_at = self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.discarded_retention)
-        return gone
-
-    def _mended(self, row: OutboxRow, payload: str, deed: Deed) -> OutboxRow:
-        runtime = self._runtime
-        event_id, moment = EventIds(runtime.clock, runtime.random).next(row.subject, row.event_id)
-        envelope = Envelope(
-            id=event_id,
-            type=row.type,
-            source=row.source,
-            subject=row.subject,
-            time=timestamp(moment),
-            payload=payload,
-            traceparent=row.traceparent,
-            after=row.after,
-        )
-        copy = OutboxRow.pending(envelope)
-        check_size(envelope, copy, runtime)
-        copy.parent, copy.history = row.event_id, _history(row, Action.EDIT, deed)
-        return copy
+    def _discarded(self, found: Found, action: Action, deed: Deed, *, became: str | None = None) -> OutboxRow:
+        until = self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.discarded_retention)
+        gone = {
+            **item_of(found),
+            "partition": {"S": DISCARDED},
+            "history": {"S": history_of(found, action, deed, became=became)},
+            "expires_at": {"N": str(epoch_seconds(until))},
+        }
+        return OutboxRow.as_it_is(fitted(gone))
 
     def _absent(self, event_id: str) -> Result:
         try:
@@ -178,42 +166,14 @@ class OutboxLetters:
         except ValueError as error:
             return Result(event_id, OUTBOX, Fate.UNKNOWN, str(error))
         for partition in (pending(shard), sent(shard), DISCARDED):
-            if self._row(partition, event_id):
+            if read_one(OutboxRow, partition, event_id):
                 return Result(event_id, OUTBOX, Fate.NOT_DEAD, f"it is in {partition}")
         return Result(event_id, OUTBOX, Fate.UNKNOWN, "the outbox has no such event (sent ones are forgotten in time)")
-
-    @staticmethod
-    def _row(partition: str, event_id: str) -> OutboxRow | None:
-        try:
-            return OutboxRow.get(partition, event_id, consistent_read=True)
-        except OutboxRow.DoesNotExist:
-            return None
 
 
 _READ_AT_ONCE = 25
 """A BatchGetItem answers 16 MB at most, and an event has up to 380 KB."""
 
 
-def letter_of(row: OutboxRow) -> DeadLetter:
-    """Show a dead row as a letter."""
-    return DeadLetter(
-        id=row.event_id,
-        source=OUTBOX,
-        state="dead",
-        type=row.type,
-        subject=row.subject,
-        failure=Failure.from_json(row.failure) if row.failure else _UNTOLD,
-        attempts=int(row.retry_count or 0),
-        died_at=row.died_at,
-        redriven=int(row.redriven or 0),
-        history=read_history(row.history),
-    )
-
-
-def _history(row: OutboxRow, action: Action, deed: Deed, *, became: str | None = None) -> str:
-    failure = Failure.from_json(row.failure) if row.failure else None
-    return remembered(row.history, action, deed, failure, int(row.retry_count or 0), became=became)
-
-
-def _copy(row: OutboxRow) -> OutboxRow:
-    return OutboxRow(**row.attribute_values)
+_OVER = frozenset({"retry_count", "next_attempt_at", "failure", "died_at"})
+"""What a redriven event leaves behind: its history has it."""

@@ -55,17 +55,17 @@ api = Api(
 @api.get("/ops/v1/outbox", query=ListOutbox)
 def get_outbox(query: ListOutbox, call: Call) -> Reply:  # noqa: ARG001 - every route takes the call
     """List events of one status, oldest first within a shard."""
-    rows, cursor = list_events(query.status, shard=query.shard, cursor=query.cursor, limit=query.limit)
-    return Reply(200, Page(items=[EventView.of(row) for row in rows], next_cursor=cursor))
+    found, cursor = list_events(query.status, shard=query.shard, cursor=query.cursor, limit=query.limit)
+    return Reply(200, Page(items=[EventView.of(each) for each in found], next_cursor=cursor))
 
 
 @api.get("/ops/v1/outbox/{event_id}")
 def get_event(call: Call, event_id: str) -> Reply:  # noqa: ARG001 - every route takes the call
     """Show one event, payload included."""
-    row = find_event(event_id)
-    if row is None:
+    found = find_event(event_id)
+    if found is None:
         raise Problem(NO_SUCH_EVENT, "sent events are forgotten in time, others never were")
-    return Reply(200, WholeEvent.of(row))
+    return Reply(200, WholeEvent.of(found))
 
 
 @api.get("/ops/v1/dead-letters", query=ListLetters)

@@ -14,8 +14,8 @@ from mailroom.history import read_history
 from mailroom.http.command import Command
 from mailroom.http.query import Limit, Query, Whole
 from mailroom.outbox.event import SHARDS
-from mailroom.outbox.listing import Status, status_of
-from mailroom.outbox.table import OutboxRow
+from mailroom.outbox.listing import Found, Status
+from mailroom.reading import Unreadable, flaw_of, row_of
 
 MAX_IDS = 250
 """Letters that one request redrives: what fits the time of a request."""
@@ -79,14 +79,21 @@ class FailureView(BaseModel):
 
 
 class EventView(BaseModel):
-    """An event of the outbox, without its payload."""
+    """An event of the outbox, without its payload.
+
+    Parameters
+    ----------
+    unreadable
+        Why its row cannot be read; null if it can. What of it cannot be read is null.
+    """
 
     id: str
     status: str
-    type: str
-    source: str
+    unreadable: FailureView | None
+    type: str | None
+    source: str | None
     subject: str | None
-    created_at: str
+    created_at: str | None
     retry_count: int
     next_attempt_at: str | None
     sent_at: str | None
@@ -98,11 +105,13 @@ class EventView(BaseModel):
     expires_at: str | None
 
     @classmethod
-    def of(cls, row: OutboxRow, **more: Any) -> Self:
+    def of(cls, found: Found, **more: Any) -> Self:
         """Show an event."""
+        row, flaw = row_of(found), flaw_of(found)
         return cls(
             id=row.event_id,
-            status=status_of(row),
+            status=row.status,
+            unreadable=FailureView.of(flaw.to_json() if flaw else None),
             type=row.type,
             source=row.source,
             subject=row.subject,
@@ -121,20 +130,29 @@ class EventView(BaseModel):
 
 
 class WholeEvent(EventView):
-    """An event of the outbox with all that is known of it."""
+    """An event of the outbox with all that is known of it.
+
+    Parameters
+    ----------
+    row
+        The row with DynamoDB's types, where it cannot be read; else null.
+    """
 
     payload: Any
     traceparent: str | None
     history: list[dict[str, Any]]
+    row: dict[str, Any] | None
 
     @classmethod
-    def of(cls, row: OutboxRow, **more: Any) -> Self:
+    def of(cls, found: Found, **more: Any) -> Self:
         """Show an event."""
+        row = row_of(found)
         return super().of(
-            row,
-            payload=json.loads(row.payload),
+            found,
+            payload=None if row.payload is None else json.loads(row.payload),
             traceparent=row.traceparent,
             history=read_history(row.history),
+            row=found.document() if isinstance(found, Unreadable) else None,
             **more,
         )
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.outbox.event import SHARDS, shard_of_id
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.paging import page_of
+from mailroom.reading import Unreadable, read_keys, read_page, row_of
 
 Status = Literal["pending", "sent", "dead", "discarded"]
 
-_ALL_BUT_PAYLOAD = [name for name in OutboxRow.get_attributes() if name != OutboxRow.payload.attr_name]
+Found = OutboxRow | Unreadable[OutboxRow]
+_PAYLOAD = OutboxRow.payload.attr_name
+_ALL_BUT_PAYLOAD = [name for name in OutboxRow.get_attributes() if name != _PAYLOAD]
+_MAX_KEY_BYTES = 1024
+"""https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 
 class NotByShard(ValueError):
@@ -20,7 +26,7 @@ class NotByShard(ValueError):
 
 def list_events(
     status: Status, *, shard: int | None = None, cursor: str | None = None, limit: int = 100
-) -> tuple[list[OutboxRow], str | None]:
+) -> tuple[list[Found], str | None]:
     """Answer events without their payloads, oldest first within a shard, and the cursor of the next page.
 
     Raises
@@ -33,23 +39,21 @@ def list_events(
     return page_of(_partitions(status, shard), _read, cursor=cursor, limit=limit)
 
 
-def find_event(event_id: str) -> OutboxRow | None:
+def find_event(event_id: str) -> Found | None:
     """Answer an event with all that is known of it, strongly consistent; None if there is none.
 
-    One that is both sent and pending was sent: its relay stopped between the two writes.
+    One that is both sent and pending was sent: its relay stopped between the two writes. A row whose key is no event's
+    id may be anywhere.
     """
     try:
-        shard = shard_of_id(event_id)
+        shards: Iterable[int] = [shard_of_id(event_id)]
     except ValueError:
-        return None
-    places = (sent(shard), DEAD, DISCARDED, pending(shard))
-    rows = OutboxRow.batch_get([(place, event_id) for place in places], consistent_read=True)
-    return min(rows, key=lambda row: places.index(row.partition), default=None)
-
-
-def status_of(row: OutboxRow) -> str:
-    """Answer the status of a row: its partition without the shard."""
-    return row.partition.partition("#")[0]
+        if not 0 < len(event_id.encode(errors="replace")) <= _MAX_KEY_BYTES:
+            return None
+        shards = range(SHARDS)
+    places = [*map(sent, shards), DEAD, DISCARDED, *map(pending, shards)]
+    found = read_keys(OutboxRow, [(place, event_id) for place in places])
+    return min(found, key=lambda each: places.index(row_of(each).partition), default=None)
 
 
 def _partitions(status: Status, shard: int | None) -> list[str]:
@@ -61,7 +65,7 @@ def _partitions(status: Status, shard: int | None) -> list[str]:
     return [of_shard(each) for each in (range(SHARDS) if shard is None else (shard,))]
 
 
-def _read(partition: str, start: str | None, limit: int) -> tuple[list[OutboxRow], str | None]:
+def _read(partition: str, start: str | None, limit: int) -> tuple[list[Found], str | None]:
     rows = OutboxRow.query(
         partition,
         consistent_read=True,
@@ -70,5 +74,5 @@ def _read(partition: str, start: str | None, limit: int) -> tuple[list[OutboxRow
         attributes_to_get=_ALL_BUT_PAYLOAD,
         last_evaluated_key=read_cursor(start, partition=partition, event_id=None),
     )
-    found = list(rows)
-    return found, write_cursor(rows.last_evaluated_key)
+    found, following = read_page(OutboxRow, rows, without=(_PAYLOAD,))
+    return found, write_cursor(following)

@@ -84,11 +84,16 @@ class OutboxRow(Row):
     sent_at = MomentAttribute(null=True)
     died_at = MomentAttribute(null=True)
     redriven = CountAttribute(null=True)
-    parent = _EventIdAttribute(null=True)
+    parent = UnicodeAttribute(null=True)
     """The event that this one is the mended copy of."""
     history = HistoryAttribute(null=True)
     """What operators did to it; JSON."""
     expires_at = TTLAttribute(null=True)
+
+    @property
+    def status(self) -> str:
+        """Its status: the partition without the shard."""
+        return self.partition.partition("#")[0]
 
     @classmethod
     def flaws_of_keys(cls, item: Item) -> dict[str, str]:

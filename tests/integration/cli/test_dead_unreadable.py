@@ -1,0 +1,82 @@
+"""What the command says of a dead row that cannot be read, and how one is mended by it."""
+
+from __future__ import annotations
+
+from mailroom.outbox.listing import find_event
+from mailroom.outbox.table import OutboxRow
+from mailroom.reading import UNREADABLE
+
+from ..dead_letters.test_unreadable import die
+from .conftest import Command, Stage
+
+WHY = ("--why", "its count was written by hand")
+
+
+def test_it_is_listed_with_the_reason(stage: Stage, mailroom: Command) -> None:
+    stage.die_in_outbox()
+    bad = die(stage, retry_count={"S": "0"})
+    answer = mailroom("dead", "list")
+    assert answer.code == 0
+    assert bad in answer.out
+    assert f"{UNREADABLE}: retry_count is a text (S) and must be a number (N)" in answer.words
+
+
+def test_it_is_shown_as_it_is__without_its_payload(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, retry_count={"S": "0"}, created_at=None)
+    answer = mailroom("dead", "show", bad)
+    assert answer.code == 0
+    assert 'retry_count {"S": "0"}' in answer.words
+    assert "created_at is missing" in answer.words
+    assert "amount" not in answer.out
+    assert mailroom("dead", "show", bad, "--json").json["event"]["row"]["retry_count"] == {"S": "0"}
+    assert mailroom("dead", "show", bad, "--json", "--payload").json["event"]["row"]["payload"] == {
+        "S": '{"amount":17}'
+    }
+
+
+def test_a_payload_that_cannot_be_read_is_shown_in_the_row(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, payload={"S": "{amount"})
+    assert '{"S": "{amount"}' in mailroom("dead", "show", bad, "--payload").words
+    assert "amount" not in mailroom("dead", "show", bad).out
+
+
+def test_it_is_traced(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, created_at={"S": "yesterday"})
+    assert "outbox: died" in mailroom("trace", bad).words
+
+
+def test_sending_it_again_unmended_says_what_to_do(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, retry_count={"S": "0"})
+    answer = mailroom("dead", "redrive", bad, *WHY, "--yes")
+    assert answer.code == 1
+    assert "cannot be read: retry_count is a text (S) and must be a number (N): edit it, or discard it" in answer.words
+
+
+def test_it_is_mended_with_its_own_payload(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, retry_count={"S": "0"})
+    answer = mailroom("dead", "edit", bad, *WHY, "--json")
+    assert answer.code == 0
+    copy = find_event(answer.json["new_id"])
+    assert isinstance(copy, OutboxRow)
+    assert copy.payload == '{"amount":17}'
+
+
+def test_what_cannot_be_read_of_it_is_asked_for__and_taken(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, type=None)
+    answer = mailroom("dead", "edit", bad, *WHY)
+    assert answer.code == 1
+    assert "its type cannot be read: say it" in answer.words
+    assert mailroom("dead", "edit", bad, *WHY, "--type", "thing.happened").code == 0
+
+
+def test_an_event_that_can_be_read_is_not_edited_without_a_payload(stage: Stage, mailroom: Command) -> None:
+    (event,) = stage.die_in_outbox()
+    answer = mailroom("dead", "edit", event, *WHY)
+    assert answer.code == 1
+    assert "say its mended payload, or redrive it" in answer.words
+
+
+def test_it_is_given_up(stage: Stage, mailroom: Command) -> None:
+    bad = die(stage, payload=None)
+    assert mailroom("dead", "discard", bad, *WHY).code == 0
+    assert "No dead letters" in mailroom("dead", "list").out
