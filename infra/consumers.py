@@ -84,7 +84,9 @@ class DeployedConsumer(Construct):
             "Undelivered",
             surroundings=self._surroundings,
             advice=self._advise(
-                f"{feed.service} could not put an event into the queue of {{name}}.", "status", Runbook.UNDELIVERED
+                f"{feed.service} could not put an event into the queue of {{name}}.",
+                f"dead list --source {{name}}{UNDELIVERED}",
+                Runbook.UNDELIVERED,
             ),
         )
         feed.bring(

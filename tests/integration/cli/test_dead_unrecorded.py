@@ -94,3 +94,17 @@ def test_looking_for_several_ids_takes_one_look(stage: Stage, mailroom: Command)
     events = stage.die_unseen(3)
     answer = mailroom("dead", "redrive", *events, *WHY, "--yes", "--json")
     assert fates(answer) == dict.fromkeys(events, "done")
+
+
+def test_undelivered_events_are_a_source_of_their_own(stage: Stage, mailroom: Command) -> None:
+    first, second, third = stage.leave_undelivered(3)
+    answer = mailroom("dead", "list", "--source", "greeter-undelivered")
+    assert "3 repo.created from greeter-undelivered" in answer.words
+    assert "NO_PERMISSIONS: the queue's policy lets nobody in" in answer.words
+    assert "greeter-undelivered 3 messages, a rule could not deliver them, all listed" in answer.words
+    assert "NO_PERMISSIONS" in mailroom("dead", "show", first).out
+    chosen = ("--source", "greeter-undelivered", *WHY, "--json")
+    assert fates(mailroom("dead", "discard", first, *chosen)) == {first: "done"}
+    assert fates(mailroom("dead", "redrive", *chosen, "--yes")) == {second: "done", third: "done"}
+    stage.deliver_and_delete()
+    assert (stage.effects, stage.depth("greeter-undelivered")) == (2, 0)

@@ -43,6 +43,24 @@ def greeter(event: RepoCreated, work: UnitOfWork) -> None:
         behave(event)
 
 
+def as_eventbridge_leaves_it(event_id: str) -> str:
+    """Return the body of a message in a rule's dead-letter queue."""
+    payload = json.dumps({"repo_id": "1", "name": "tool é", "owner_id": "owner-1"})
+    event = Envelope(event_id, "repo.created", "mailroom", "repos/1", "2030-01-01T00:00:00.000Z", payload)
+    envelope = {
+        "version": "0",
+        "id": "6a7e8feb-b491-4cf7-a9f1-bf3703467718",
+        "detail-type": "repo.created",
+        "source": "mailroom",
+        "account": "123456789012",
+        "time": "2030-01-01T00:00:01Z",
+        "region": "us-east-1",
+        "resources": [],
+        "detail": json.loads(event.to_json()),
+    }
+    return json.dumps(envelope)
+
+
 class Stage:
     """Makes things die and shows what became of them."""
 
@@ -71,6 +89,19 @@ class Stage:
         payload = json.dumps({"repo_id": "1", "name": "tool", "owner_id": owner})
         envelope = Envelope(event_id, "repo.created", "test.service", "repos/1", "2030-01-01T00:00:00.000Z", payload)
         SqsSource(self.queues[queue]).put([Message(envelope.to_json(), tenant)])
+
+    def leave_undelivered(self, count: int = 1, **reason: str) -> list[str]:
+        """Let EventBridge leave events that it could not put into the consumer's queue, each in its own envelope."""
+        ids = [self.new_id() for _ in range(count)]
+        for event_id in ids:
+            told = reason or {"ERROR_CODE": "NO_PERMISSIONS", "ERROR_MESSAGE": "the queue's policy lets nobody in"}
+            clients.sqs().send_message(
+                QueueUrl=self.queues["greeter-undelivered"],
+                MessageBody=as_eventbridge_leaves_it(event_id),
+                MessageAttributes={name: {"DataType": "String", "StringValue": text} for name, text in told.items()},
+            )
+            self.clock.advance(0.001)
+        return ids
 
     def new_id(self) -> str:
         return EventIds(self.clock, self.runtime.random).next("repos/1", None)[0]

@@ -24,7 +24,7 @@ def _duration(text: str) -> timedelta:
         raise typer.BadParameter(str(error)) from error
 
 
-SourceOption = Annotated[str | None, typer.Option("--source", help="`outbox`, or a consumer's name.")]
+SourceOption = Annotated[str | None, typer.Option("--source", help="`outbox`, a consumer's name, or NAME-undelivered.")]
 TypeOption = Annotated[str | None, typer.Option("--type", help="An event type, e.g. repo.created.")]
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Those that failed alike.")]
 AgeOption = Annotated[

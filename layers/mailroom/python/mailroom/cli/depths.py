@@ -69,14 +69,16 @@ def show_depths(depths: dict[str, Depth]) -> RenderableType:
 
 
 def _depth(name: str, messages: int, desk: Desk, listed: dict[str, int]) -> Depth:
-    if name.endswith(UNDELIVERED):
-        return Depth(messages, None, "a rule could not deliver them, and no record tells of them" if messages else "")
     source = name.removesuffix(DEAD)
     if source not in desk.sources:
-        return Depth(messages, None, "runs that failed, and no record tells of them" if messages else "")
+        what = "could not be started" if name.endswith(UNDELIVERED) else "failed"
+        return Depth(messages, None, f"runs that {what}: see the runbook" if messages else "")
     if source not in listed:
         return Depth(messages, None, "")
-    return Depth(messages, listed[source], _difference(messages, listed[source]))
+    remark = _difference(messages, listed[source])
+    if messages and name.endswith(UNDELIVERED):
+        remark = f"a rule could not deliver them, {remark}"
+    return Depth(messages, listed[source], remark)
 
 
 def _difference(messages: int, listed: int) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from mailroom.clock import timestamp
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import DeadLetter
 from mailroom.dead_letters.queue import DeadMessage
-from mailroom.dead_letters.queued import QueuedLetters
+from mailroom.dead_letters.queued import HANDLED, QueuedLetters
 from mailroom.dead_letters.records import ConsumerRecords
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind
-from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, IdempotencyRow
 from mailroom.paging import page_of
 from mailroom.runtime import Runtime
@@ -21,7 +19,6 @@ _UNTOLD = Failure(
     "NoRecord",
     "no record tells of it: its function was never started for it, its record has expired, or it was put here by hand",
 )
-_HANDLED = Failure(FailureKind.PERMANENT, "HandledBefore", "its effect has happened: this is a copy, to be discarded")
 
 
 class ConsumerLetters(QueuedLetters):
@@ -64,29 +61,16 @@ class ConsumerLetters(QueuedLetters):
     def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter | None:
         if record is not None and record.failing:
             return None
-        about = message.envelope
-        return DeadLetter(
-            id=message.id,
-            source=self.name,
-            state="dead",
-            type=about.type if about else "?",
-            subject=about.subject if about else None,
-            failure=_failure_of(record),
-            attempts=int(record.attempts or 0) if record else 0,
-            died_at=timestamp(message.sent_at),
-            redriven=int(record.redriven or 0) if record else 0,
-            expires_at=self.records.leaves_at(message.sent_at),
-            history=read_history(record.history) if record else [],
-            doubt=self.records.doubt_of(record, message.id),
-        )
+        return super()._letter(message, record)
 
+    def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:
+        if record is None:
+            return _UNTOLD
+        if record.status == COMPLETED:
+            return HANDLED
+        if record.failure:
+            return Failure.from_json(record.failure)
+        return ENDED_SILENTLY if record.status == INPROGRESS else _UNTOLD
 
-def _failure_of(record: IdempotencyRow | None) -> Failure:
-    """Return why a message died of which no list tells."""
-    if record is None:
-        return _UNTOLD
-    if record.status == COMPLETED:
-        return _HANDLED
-    if record.failure:
-        return Failure.from_json(record.failure)
-    return ENDED_SILENTLY if record.status == INPROGRESS else _UNTOLD
+    def _attempts_at(self, message: DeadMessage, record: IdempotencyRow | None) -> int:
+        return int(record.attempts or 0) if record else 0

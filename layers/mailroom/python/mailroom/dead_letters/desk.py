@@ -12,7 +12,8 @@ from mailroom.dead_letters.consumer import ConsumerLetters
 from mailroom.dead_letters.letter import OUTBOX, DeadLetter, Deed, Fate, Result, Search
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.dead_letters.queue import LOOKED_AT
-from mailroom.deployment import DEAD, Deployment, queue_depths
+from mailroom.dead_letters.undelivered import UndeliveredLetters
+from mailroom.deployment import DEAD, UNDELIVERED, Deployment, queue_depths
 from mailroom.failures import Failure
 from mailroom.runtime import Runtime
 
@@ -71,7 +72,7 @@ class Group:
 
 
 class Desk:
-    """Everything that died in a stage, by source: the outbox and each consumer."""
+    """Everything that died in a stage, by source: the outbox, each consumer, and what never reached its queue."""
 
     def __init__(self, runtime: Runtime, deployment: Deployment) -> None:
         self.runtime = runtime
@@ -79,6 +80,9 @@ class Desk:
         self._sources: dict[str, Letters] = {OUTBOX: OutboxLetters(runtime)}
         for name in deployment.consumers:
             self._sources[name] = ConsumerLetters(name, runtime, deployment)
+        for name in deployment.consumers:
+            if f"{name}{UNDELIVERED}" in deployment.queues:  # parts come by no rule
+                self._sources[f"{name}{UNDELIVERED}"] = UndeliveredLetters(name, runtime, deployment)
 
     @property
     def sources(self) -> list[str]:

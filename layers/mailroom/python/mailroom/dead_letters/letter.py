@@ -11,7 +11,8 @@ from mailroom.failures import Failure
 from mailroom.history import read_history, write_history
 
 OUTBOX = "outbox"
-"""The source of events that could not be published; the other sources are the consumers, by name."""
+"""The source of events that could not be published; the other sources are the consumers, by name, and what did not
+reach their queues, `NAME-undelivered`."""
 MAX_WHY = 200
 """Characters of a reason: ten of them, with their failures, fit the room that events leave in their item."""
 
@@ -66,7 +67,7 @@ class DeadLetter:
     id
         The event's id; `message/<id>` for a message in which no event could be read.
     source
-        `outbox`, or the consumer's name.
+        `outbox`, the consumer's name, or `NAME-undelivered`.
     state
         `dead`; or `retrying`, for a consumer that has attempts left and was heard of lately.
     died_at

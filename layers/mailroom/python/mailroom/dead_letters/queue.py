@@ -22,7 +22,7 @@ from mailroom.clock import Clock, epoch_milliseconds
 from mailroom.consumer import key_of
 from mailroom.deployment import queue_depths
 from mailroom.failures import NOT_THERE, Permanent
-from mailroom.outbox.event import Envelope
+from mailroom.outbox.event import Envelope, bare
 from mailroom.sources.source import MAX_BATCH, TENANT
 from mailroom.sources.sqs import SqsSource
 
@@ -65,6 +65,8 @@ class DeadMessage:
     sent_at
         When it was sent first: by this SQS counts its days, in a dead-letter queue too.
         https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
+    attributes
+        What whoever put it there said of it.
     """
 
     id: str
@@ -74,11 +76,13 @@ class DeadMessage:
     envelope: Envelope | None = field(repr=False)
     sent_at: datetime
     tenant: str | None
+    attributes: dict[str, str]
 
     @classmethod
     def of(cls, message: MessageTypeDef) -> DeadMessage:
         """Read what SQS answered."""
-        attributes: dict[str, str] = dict(message["Attributes"])  # type: ignore[arg-type]
+        system: dict[str, str] = dict(message["Attributes"])  # type: ignore[arg-type]
+        attributes = {name: each.get("StringValue", "") for name, each in message.get("MessageAttributes", {}).items()}
         try:
             envelope: Envelope | None = Envelope.from_json(message["Body"])
         except Permanent:
@@ -89,9 +93,17 @@ class DeadMessage:
             body=message["Body"],
             receipt=message["ReceiptHandle"],
             envelope=envelope,
-            sent_at=datetime.fromtimestamp(int(attributes["SentTimestamp"]) / 1000, UTC),
-            tenant=attributes.get(TENANT),
+            sent_at=datetime.fromtimestamp(int(system["SentTimestamp"]) / 1000, UTC),
+            tenant=system.get(TENANT),
+            attributes={
+                name: each.get("StringValue", "") for name, each in message.get("MessageAttributes", {}).items()
+            },
         )
+
+    @property
+    def text(self) -> str:
+        """What its consumer is to be sent: the event alone, where one can be read."""
+        return bare(self.body) if self.envelope else self.body
 
     @property
     def place(self) -> str:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from mailroom import clients
+from mailroom.clock import timestamp
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, Search
 from mailroom.dead_letters.queue import LOOKED_AT, SEARCHED, DeadLetterQueue, DeadMessage, Look, never
 from mailroom.dead_letters.records import ConsumerRecords
-from mailroom.failures import Failure
+from mailroom.failures import Failure, FailureKind
+from mailroom.history import read_history
 from mailroom.idempotency import IdempotencyRow
 from mailroom.runtime import Runtime
 from mailroom.sources.source import TENANT
@@ -87,7 +89,7 @@ class QueuedLetters:
                 yield refusal
 
         def send_again(message: DeadMessage) -> str:
-            self._send(message.body, message.tenant)
+            self._send(message.text, message.tenant)
             self.records.remember(message, Action.REDRIVE, deed)
             return ""
 
@@ -176,4 +178,29 @@ class QueuedLetters:
         return [letter for letter in shown if letter is not None]
 
     def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter | None:
+        """Show a message as a letter; None if a list tells of it."""
+        about = message.envelope
+        return DeadLetter(
+            id=message.id,
+            source=self.name,
+            state="dead",
+            type=about.type if about else "?",
+            subject=about.subject if about else None,
+            failure=self._failure_of(message, record),
+            attempts=self._attempts_at(message, record),
+            died_at=timestamp(message.sent_at),
+            redriven=int(record.redriven or 0) if record else 0,
+            expires_at=self.records.leaves_at(message.sent_at),
+            history=read_history(record.history) if record else [],
+            doubt=self.records.doubt_of(record, message.id),
+        )
+
+    def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:
         raise NotImplementedError
+
+    def _attempts_at(self, message: DeadMessage, record: IdempotencyRow | None) -> int:
+        raise NotImplementedError
+
+
+HANDLED = Failure(FailureKind.PERMANENT, "HandledBefore", "its effect has happened: this is a copy, to be discarded")
+"""Why a message should not be sent again."""

@@ -124,7 +124,7 @@ class Envelope:
 
     @classmethod
     def from_json(cls, body: str) -> Self:
-        """Read a CloudEvent.
+        """Read a CloudEvent, also one in the envelope in which EventBridge keeps it.
 
         Raises
         ------
@@ -132,7 +132,7 @@ class Envelope:
             If the text is no CloudEvent of ours: it never will be.
         """
         try:
-            wire = json.loads(body)
+            wire = _unwrapped(json.loads(body))
         except (ValueError, RecursionError) as error:
             raise Permanent(f"the message is not JSON: {error}") from error
         if not isinstance(wire, dict):
@@ -161,6 +161,25 @@ class Envelope:
             traceparent=texts.get("traceparent"),
             after=texts.get("after"),
         )
+
+
+def bare(body: str) -> str:
+    """Return the text of an event without the envelope in which EventBridge keeps it; any other text as it is."""
+    try:
+        wire = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    inside = _unwrapped(wire)
+    return body if inside is wire else _compact(inside)
+
+
+def _unwrapped(wire: Any) -> Any:
+    """Return the event in EventBridge's own, as it leaves it in a target's dead-letter queue.
+
+    No attribute of a CloudEvent has a hyphen, so that none of ours is taken for one.
+    https://docs.aws.amazon.com/eventbridge/latest/ref/overiew-event-structure.html
+    """
+    return wire["detail"] if isinstance(wire, dict) and "detail-type" in wire and "detail" in wire else wire
 
 
 _REQUIRED = ("id", "type", "source")
