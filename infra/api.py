@@ -11,12 +11,11 @@ from aws_cdk.aws_apigatewayv2_authorizers import HttpIamAuthorizer, HttpJwtAutho
 from aws_cdk.aws_apigatewayv2_integrations import HttpLambdaIntegration
 from constructs import Construct
 
-from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import MINUTE, Advice, Runbook, When
 from infra.stage import StageConfig
 from infra.surroundings import Surroundings
-from mailroom.idempotency import IdempotencyRow
+from mailroom import idempotency
 from mailroom.needs import Access
 from mailroom.operations.api import api as operations
 
@@ -70,7 +69,8 @@ class FunctionApi(Construct):
 
     def _build_function(self, workload: Workload) -> LambdaFunction:
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
-        function.allow(IdempotencyRow, RECORD_ACTIONS)
+        function.allow(idempotency.NEEDS)
+        function.allow(idempotency.NEEDS_TO_FORGET)
         return function
 
     def _build_stage(self) -> apigatewayv2.HttpStage:

@@ -10,14 +10,13 @@ from aws_cdk import aws_lambda_event_sources as sources
 from constructs import Construct
 
 from infra.feeds import Feed
-from infra.grants import RECORD_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Advice, Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
 from infra.surroundings import Surroundings
+from mailroom import idempotency
 from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE, Consumer
 from mailroom.deployment import DEAD, UNDELIVERED
-from mailroom.idempotency import IdempotencyRow
 from mailroom.publishers.place import Place
 
 
@@ -55,7 +54,7 @@ class DeployedConsumer(Construct):
         timeout = self._surroundings.timings.consumer_timeout
         workload = Workload.of(self.consumer, folder="consumer", timeout=timeout)
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
-        function.allow(IdempotencyRow, RECORD_ACTIONS)
+        function.allow(idempotency.NEEDS)
         return function
 
     def _build_queue(self) -> QueueWithDeadLetters:

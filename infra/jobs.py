@@ -10,14 +10,13 @@ from aws_cdk import aws_events_targets as targets
 from aws_cdk import aws_lambda_destinations as destinations
 from constructs import Construct
 
-from infra.grants import LEASE_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Advice, Runbook, When
 from infra.queue import DeadLetterQueue
 from infra.surroundings import Surroundings
+from mailroom import lease
 from mailroom.deployment import DEAD, UNDELIVERED
 from mailroom.job import Job
-from mailroom.lease import LeaseRow
 from mailroom.schedule import Schedule
 from mailroom.timings import DAY, MINUTE
 
@@ -50,7 +49,7 @@ class DeployedJob(Construct):
         timeout = self._surroundings.timings.job_timeout
         workload = Workload.of(self._job, folder="job", timeout=timeout)
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
-        function.allow(LeaseRow, LEASE_ACTIONS)
+        function.allow(lease.NEEDS)
         return function
 
     def _keep_failed_runs(self) -> DeadLetterQueue:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -12,7 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.grants import grant_access, grant_table
+from infra.grants import grant, grant_access
 from infra.layers import NOT_DEPLOYED
 from infra.layout import FUNCTIONS
 from infra.monitoring import MINUTE, Advice, Runbook, When
@@ -20,8 +19,7 @@ from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError
 from mailroom.deployment import SERVICE
-from mailroom.needs import Access
-from mailroom.row import Row
+from mailroom.needs import Access, Need
 from mailroom.telemetry import NAMESPACE
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
@@ -92,9 +90,9 @@ class LambdaFunction(Construct):
         """What people call it."""
         return self.workload.name
 
-    def allow(self, model: type[Row], actions: Sequence[str]) -> None:
-        """Allow actions on a model's table, besides what the access declares."""
-        grant_table(self.role, model, actions, surroundings=self._surroundings)
+    def allow(self, need: Need) -> None:
+        """Allow what the function takes besides what its access declares."""
+        grant(self.role, need, surroundings=self._surroundings)
 
     @property
     def tail(self) -> str:

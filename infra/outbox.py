@@ -7,13 +7,11 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_lambda_event_sources as sources
 from constructs import Construct
 
-from infra.grants import LEASE_ACTIONS
 from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import MINUTE, Advice, Runbook, When
 from infra.rules import do_otherwise
 from infra.surroundings import Surroundings
 from mailroom.controls import RELAY
-from mailroom.lease import LeaseRow
 from mailroom.needs import Access
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.relay import Relay
@@ -36,12 +34,10 @@ class DeployedRelay(Construct):
         self._add_alarm()
 
     def _build_function(self) -> LambdaFunction:
-        access = Access(writes=(OutboxRow,), uses=(Relay,))
+        access = Access(uses=(Relay,))
         timeout = self._surroundings.timings.wake_up_timeout
         workload = Workload(name=RELAY, folder="relay", access=access, timeout=timeout)
-        function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
-        function.allow(LeaseRow, LEASE_ACTIONS)
-        return function
+        return LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
 
     def _wake_up(self) -> None:
         # A wake-up is only a hint: a bounded number of attempts and none that is stale.

@@ -45,10 +45,11 @@ class Tables(Construct):
             raise DeclarationError(f"{model.__name__} has no table: add the field {field!r} to AppSettings")
         return self._tables[model]
 
-    def arns(self, model: type[Row]) -> list[str]:
-        """Answer what a grant on a model's table names: the table and each of its indexes."""
-        arn = self.of(model).table_arn
-        return [arn, *(f"{arn}/index/{name}" for name in model._indexes)]
+    def arn(self, place: type[Row] | Index[Any]) -> str:
+        """Return what a grant on a model's table names, or on one of its indexes."""
+        if isinstance(place, Index):
+            return f"{self.of(place._model).table_arn}/index/{place.Meta.index_name}"
+        return self.of(place).table_arn
 
     def names(self) -> dict[str, str]:
         """Answer the deployed names by the short ones."""

@@ -113,7 +113,7 @@ class LaggingReads:
         def lagging(handler: DynamoHandler) -> Any:
             with self._one_at_a_time:
                 behind, of_index = list(_not_consistent(handler.body)), "IndexName" in handler.body
-                if not behind or self._is_of_a_test(_reader(), of_index=of_index):
+                if not behind or self._is_of_a_test(reader(), of_index=of_index):
                     return read(handler)
                 with self._as_it_was(handler, behind, of_index=of_index):
                     return read(handler)
@@ -196,7 +196,7 @@ def _put(items: Items, key: Key, item: Any, *, ranged: bool) -> None:
         within[name] = item
 
 
-def _reader() -> str:
+def reader() -> str:
     """Name the function that makes the present call: the one of production code or of a test that calls the client.
 
     Within the client are hooks of ours, which stand in the middle of the call.

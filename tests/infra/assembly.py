@@ -125,15 +125,16 @@ class Assembly:
 
     def grants(self, function: str) -> dict[str, set[str]]:
         """Answer what a function may do, action by action, by resource; tables are `table/<short name>`."""
-        role = id_in(self.properties(function)["Role"])
         tables = {f"${{{id_in(ref)}.Arn}}": f"table/{name}" for name, ref in self.deployment["tables"].items()}
         found: dict[str, set[str]] = {}
-        for statement in self._statements(role):
+        for statement in self.statements(function):
             for resource in listed(statement["Resource"]):
                 found.setdefault(tables.get(resource, resource), set()).update(listed(statement["Action"]))
         return found
 
-    def _statements(self, role: str) -> Iterator[dict[str, Any]]:
+    def statements(self, function: str) -> Iterator[dict[str, Any]]:
+        """Return the statements of a function's policy."""
+        role = id_in(self.properties(function)["Role"])
         for policy in self.of_type("IAM::Policy").values():
             if role in map(id_in, policy["Properties"]["Roles"]):
                 yield from policy["Properties"]["PolicyDocument"]["Statement"]

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from tests.infra.assembly import Assembly, id_in
+from tests.infra.assembly import Assembly, id_in, listed
 
 REVIEWED = Path(__file__).with_name("grants.txt")
 HEADER = """\
@@ -36,10 +37,13 @@ def lines_of(assembly: Assembly, *, account: str, region: str) -> list[str]:
         return _REFERENCE.sub(lambda found: _name(found, names), here.sub(r"\1:", resource))
 
     return sorted(
-        f"{function}  {readable(resource)}  {action}"
-        for function in assembly.deployment["functions"]
-        for resource, actions in assembly.grants(assembly.function(function)).items()
-        for action in actions
+        {
+            f"{function}  {readable(resource)}  {action}{_conditions(statement)}"
+            for function in assembly.deployment["functions"]
+            for statement in assembly.statements(assembly.function(function))
+            for resource in listed(statement["Resource"])
+            for action in listed(statement["Action"])
+        }
     )
 
 
@@ -59,6 +63,16 @@ def difference(lines: Iterable[str]) -> list[str]:
     before, now = set(reviewed()), set(lines)
     changed = [(line, "-") for line in before - now] + [(line, "+") for line in now - before]
     return [f"{sign} {line}" for line, sign in sorted(changed)]
+
+
+def _conditions(statement: dict[str, Any]) -> str:
+    """Return what must hold besides, as the end of a line."""
+    asked = [
+        f"  if {key} {operator} {value}"
+        for operator, values in statement.get("Condition", {}).items()
+        for key, value in values.items()
+    ]
+    return "".join(sorted(asked))
 
 
 def _names(assembly: Assembly) -> dict[str, str]:

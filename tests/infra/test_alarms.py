@@ -23,7 +23,9 @@ from tests.infra.conftest import ENVIRONMENT, Synth
 DESCRIPTION = re.compile(
     rf"(?P<means>[A-Z].+\.) First: (?P<first>(aws|mailroom) .+) Then: {RUNBOOKS}#(?P<anchor>[a-z-]+)"
 )
-COMMANDS = re.compile(r"mailroom (status|jobs|saga list --status stuck|dead list( --source [a-z_]+(-undelivered)?)?) --stage [a-z]+")
+COMMANDS = re.compile(
+    r"mailroom (status|jobs|saga list --status stuck|dead list( --source [a-z_]+(-undelivered)?)?) --stage [a-z]+"
+)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 COUNTS = {
     "5xx",

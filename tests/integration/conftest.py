@@ -16,6 +16,8 @@ from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from tests.moto_account import MotoAccount
 
+from .rights import rights  # noqa: F401 - for every test here
+
 
 @pytest.fixture(autouse=True)
 def aws(moto_account: MotoAccount) -> Iterator[None]:

@@ -182,7 +182,7 @@ def test_a_protected_write_under_a_lost_lease_is_refused(runtime: Runtime, clock
     take(runtime)
     work = UnitOfWork(runtime, Access(writes=(Owner,)))
     work.save(Owner("owner-1"))
-    work.depend_on(stalled.check())
+    work.depend_on(stalled.note({}))
     with pytest.raises(LeaseLost):
         work.commit()
     assert list(Owner.scan()) == []

@@ -19,7 +19,7 @@ from mailroom.consumer import Consumer, consumer
 from mailroom.declarations import DeclarationError, discover, load
 from mailroom.idempotency import IdempotencyRow
 from mailroom.job import Job, job
-from mailroom.needs import Access, Port
+from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Event, Part
 from mailroom.saga import Saga
 from mailroom.schedule import ScheduleError
@@ -206,6 +206,7 @@ def test_a_consumer_may_touch_what_it_declares() -> None:
         "publishes": [RepoCreated],
         "splits_into": [Torn],
         "uses": [Printer],
+        "needs": [Need(("dynamodb:BatchGetItem",), Owner)],
     }
 
     @consumer(on=RepoCreated, **touched)

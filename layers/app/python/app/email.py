@@ -85,7 +85,13 @@ class Email:
         why_many = "SES checks the identities of the sender and, in its sandbox, of each receiver"
         asking = "asking for the state of an identity knows no resources"
         return (
-            Need(("ses:SendEmail",), "ses:identity/*", why_many),
+            Need(
+                ("ses:SendEmail",),
+                "ses:identity/*",
+                why_many,
+                # Whoever takes the function over must not write in the name of the account's other addresses.
+                conditions={"StringEquals": {"ses:FromAddress": runtime.of(AppSettings).email_sender}},
+            ),
             Need(("ses:GetIdentityVerificationAttributes",), "*", asking),
         )
 

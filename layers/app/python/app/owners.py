@@ -41,6 +41,8 @@ class Owner(Row):
     class Meta:
         short_name = "owners"
 
+    deletable = False
+
     id = UnicodeAttribute(hash_key=True)
     email = UnicodeAttribute(null=True)
     repo_quota = NumberAttribute(null=True)

@@ -59,6 +59,8 @@ class Report(SubjectRow):
     class Meta:
         short_name = "reports"
 
+    deletable = False
+
     id = UnicodeAttribute(hash_key=True)
     owner_id = UnicodeAttribute()
     status = UnicodeAttribute(default=ReportStatus.PENDING)

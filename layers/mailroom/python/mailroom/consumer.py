@@ -14,7 +14,7 @@ from mailroom import telemetry
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError, declaring, load
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Idempotency, StillRunning, Superseded, Taken, taken
-from mailroom.needs import Access, Port
+from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Envelope, Event, Part
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -110,19 +110,22 @@ def consumer(
     publishes: Sequence[type[Event]] = (),
     splits_into: Sequence[type[Part]] = (),
     uses: Sequence[type[Port]] = (),
+    needs: Sequence[Need] = (),
     **options: Any,
 ) -> Callable[[Callable[..., None]], Consumer]:
     """Declare a consumer: `def name(event: TheEvent, work: UnitOfWork) -> None`.
 
     Parameters
     ----------
-    reads, writes, scans, publishes, splits_into, uses
+    reads, writes, scans, publishes, splits_into, uses, needs
         What it touches: see `Access`. Nothing else is granted.
     options
         `timeout`, `memory`, `batch_size`, `max_concurrency`, `gives_up`: see `Consumer`.
     """
 
-    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, splits_into=splits_into, uses=uses)
+    access = Access.of(
+        reads=reads, writes=writes, scans=scans, publishes=publishes, splits_into=splits_into, uses=uses, needs=needs
+    )
     events = (on,) if isinstance(on, type) else tuple(on)
     return declaring(Consumer, access, on=events, **options)
 

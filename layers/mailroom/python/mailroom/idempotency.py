@@ -33,6 +33,7 @@ from mailroom import clients
 from mailroom.attributes import TTLAttribute
 from mailroom.clock import epoch_milliseconds, epoch_seconds, timestamp
 from mailroom.failures import Failure, FailureKind, Unavailable, failure_of
+from mailroom.needs import Need
 from mailroom.retry import retry
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -84,6 +85,12 @@ class IdempotencyRow(Row):
     history = UnicodeAttribute(null=True)
     """What operators did to it; JSON."""
     index = FailingIndex()
+
+
+NEEDS = Need(("dynamodb:GetItem", "dynamodb:UpdateItem"), IdempotencyRow)
+"""What taking, keeping and completing records takes, and looking after a commit in doubt."""
+NEEDS_TO_FORGET = Need(("dynamodb:DeleteItem",), IdempotencyRow)
+"""What removing the record of a failed attempt takes besides, where none is kept."""
 
 
 class KeyReused(Exception):

@@ -14,7 +14,7 @@ from mailroom.clock import aware, moment, timestamp
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, declaring, load
 from mailroom.failures import Failure, failure_of
 from mailroom.lease import HeldLease
-from mailroom.needs import Access, Port
+from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Event
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -53,19 +53,20 @@ def job(
     scans: Sequence[type[Row]] = (),
     publishes: Sequence[type[Event]] = (),
     uses: Sequence[type[Port]] = (),
+    needs: Sequence[Need] = (),
     **options: Any,
 ) -> Callable[[Callable[..., None]], Job]:
     """Declare a job: `def name(work: JobContext) -> None`.
 
     Parameters
     ----------
-    reads, writes, scans, publishes, uses
+    reads, writes, scans, publishes, uses, needs
         What it touches: see `Access`. Nothing else is granted.
     options
         `timeout`, `memory`: see `Declaration`.
     """
 
-    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, uses=uses)
+    access = Access.of(reads=reads, writes=writes, scans=scans, publishes=publishes, uses=uses, needs=needs)
     return declaring(Job, access, schedule=schedule, **options)
 
 

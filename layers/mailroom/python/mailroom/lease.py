@@ -19,6 +19,7 @@ from pynamodb.attributes import BooleanAttribute, NumberAttribute, UnicodeAttrib
 from mailroom import clients, telemetry
 from mailroom.clock import epoch_milliseconds
 from mailroom.failures import Unavailable
+from mailroom.needs import Need
 from mailroom.retry import retry
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -32,6 +33,8 @@ class LeaseRow(Row):
     class Meta:
         short_name = "leases"
 
+    deletable = False
+
     name = UnicodeAttribute(hash_key=True)
     token = NumberAttribute()
     holder = UnicodeAttribute()
@@ -41,6 +44,10 @@ class LeaseRow(Row):
     """Whether the last holder gave it back with nothing left to put right."""
     memo = UnicodeAttribute(null=True)
     """What holders tell their successors; JSON."""
+
+
+NEEDS = Need(("dynamodb:UpdateItem",), LeaseRow)
+"""What holding a lease takes, and committing under it. No put and no delete: a lease's token must not start again."""
 
 
 class LeaseLost(Exception):
@@ -146,10 +153,6 @@ class HeldLease:
                 "SET #held_until = :held_until, #clean = :clean, #memo = :memo",
                 {":held_until": {"N": "0"}, ":clean": {"BOOL": clean}, ":memo": {"S": json.dumps(self.memo)}},
             )
-
-    def check(self) -> Operation:
-        """Answer the operation that makes a transaction depend on this lease."""
-        return Operation(OperationKind.CHECK, LeaseRow(self.name), self._lost(), LeaseRow.token == self.token)
 
     def note(self, memo: Mapping[str, Any]) -> Operation:
         """Answer the operation that makes a transaction depend on this lease, and store a memo with what it writes."""

@@ -2,43 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from pynamodb.indexes import Index
 
 from mailroom.outbox.event import Event, Part
-from mailroom.row import Row
+from mailroom.row import Row, SubjectRow
 
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
 
-READ_ACTIONS = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
-"""What `reads=[…]` grants on a table; the check is a look at a row as part of a commit."""
-WRITE_ACTIONS = ("dynamodb:BatchWriteItem", "dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
-"""What `writes=[…]` grants on a table, besides reading it."""
-SCAN_ACTIONS = ("dynamodb:Scan",)
-"""What `scans=[…]` grants on a table."""
+Conditions = Mapping[str, Mapping[str, str]]
+"""Of a policy's statement, e.g. `{"StringEquals": {"ses:FromAddress": "a@example.com"}}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Actions on a resource outside our tables.
+    """Actions on a resource.
 
     Parameters
     ----------
     actions
         IAM actions, e.g. `ses:SendEmail`.
     resource
-        Service and resource of the ARN, e.g. `ses:identity/*` or `s3:bucket/folder/*`: infra adds partition, region and
-        account, S3's without the last two.
+        The model of a table, without its indexes; or an index of one.
+        Or service and resource of the ARN, e.g. `ses:identity/*` or `s3:bucket/folder/*`: infra adds partition, region
+        and account, S3's without the last two.
         Or a whole ARN, out of the settings.
     why_many
         Why the resource is a pattern and no name, where it is one. Synth refuses a pattern without a reason.
+    conditions
+        What else must hold for the actions to be allowed. Not on the local stage, which knows none of them.
     """
 
     actions: tuple[str, ...]
-    resource: str
+    resource: str | type[Row] | Index[Any]
     why_many: str | None = None
+    conditions: Conditions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,16 @@ class Access:
     Parameters
     ----------
     reads, writes, scans
-        The models whose tables it reads; that it writes (and reads); that it walks as a whole.
+        The models whose rows its units of work read, by key or by an index; that they write (and read). The models
+        whose tables it walks as a whole, by `Model.scan()`.
     publishes
         The events that it adds to the outbox.
     splits_into
         The parts that a consumer hands on to the consumer that waits for them.
     uses
         The outward ports that it calls.
+    needs
+        What else it takes, e.g. what it calls on a table past its unit of work.
     """
 
     reads: tuple[type[Row], ...] = ()
@@ -84,6 +89,7 @@ class Access:
     publishes: tuple[type[Event], ...] = ()
     splits_into: tuple[type[Part], ...] = ()
     uses: tuple[type[Port], ...] = ()
+    needs: tuple[Need, ...] = ()
 
     @classmethod
     def of(
@@ -95,6 +101,7 @@ class Access:
         publishes: Sequence[type[Event]],
         splits_into: Sequence[type[Part]] = (),
         uses: Sequence[type[Port]],
+        needs: Sequence[Need] = (),
     ) -> Self:
         """Make it of lists, as declarations write them."""
         return cls(
@@ -104,7 +111,21 @@ class Access:
             publishes=tuple(publishes),
             splits_into=tuple(splits_into),
             uses=tuple(uses),
+            needs=tuple(needs),
         )
+
+    def of_tables(self) -> Iterator[Need]:
+        """Return what its units of work and its scans take: the actions that they call, and no others."""
+        for model in dict.fromkeys(self.reads + self.writes):
+            yield Need(("dynamodb:GetItem",), model)
+            if issubclass(model, SubjectRow):
+                yield Need(("dynamodb:ConditionCheckItem",), model)  # as `unchanged` does
+            for index in model._indexes.values():
+                yield Need(("dynamodb:Query",), index)
+        for model in self.writes:
+            yield Need(_writes(model), model)
+        for model in self.scans:
+            yield Need(("dynamodb:Scan",), model)
 
     def __or__(self, other: Access) -> Access:
         """Answer what both touch together."""
@@ -114,3 +135,13 @@ class Access:
                 for field in fields(Access)
             }
         )
+
+
+def _writes(model: type[Row]) -> tuple[str, ...]:
+    """Return the actions of a commit that writes a model: TransactWriteItems asks for those of its items.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html
+    """
+    deletes = ("dynamodb:DeleteItem",) if model.deletable else ()
+    updates = () if issubclass(model, SubjectRow) else ("dynamodb:UpdateItem",)
+    return (*deletes, "dynamodb:PutItem", *updates)

@@ -37,6 +37,9 @@ class Row(Model):
     deployed: ClassVar[dict[str, str]] = {}
     """The deployed names that `bind` was given, by the short ones."""
 
+    deletable: ClassVar[bool] = True
+    """Whether units of work may delete it, and whoever writes the model has the right to. Say no of rows that stay."""
+
     read_from: Item | None = None
     """The item that it was read from, where `reading` read it."""
     _written_as: Item | None = None
@@ -110,6 +113,15 @@ class UpdateWithoutVersion(TypeError):
             f"{row.label} is a row that events are about, so that it has a version: an update would go past it and"
             " past the order of the events. Read it, change it and save it; keep what many add to at once in a row"
             " of its own"
+        )
+
+
+class RowStays(TypeError):
+    """Code deletes a row that its model calls not deletable; nothing was written."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__(
+            f"{row.label} stays: {type(row).__name__} is not deletable, and nobody has the right to delete it"
         )
 
 

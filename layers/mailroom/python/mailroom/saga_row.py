@@ -150,6 +150,8 @@ class SagaRow(SubjectRow):
     class Meta:
         short_name = "sagas"
 
+    deletable = False
+
     id = UnicodeAttribute(hash_key=True)
     saga = UnicodeAttribute()
     """The definition's name."""

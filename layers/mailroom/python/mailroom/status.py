@@ -19,6 +19,7 @@ from mailroom.idempotency import IdempotencyRow
 from mailroom.job import LAST_RUN
 from mailroom.job import lease_name as job_lease
 from mailroom.lease import LeaseRow
+from mailroom.needs import Need
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.relay import lease_name as relay_lease
 from mailroom.outbox.table import OutboxRow, pending
@@ -125,6 +126,12 @@ class JobStatus:
     def to_dict(self) -> dict[str, Any]:
         """Answer it as JSON values."""
         return asdict(self)
+
+
+NEEDS_OF_SHARDS = (Need(("dynamodb:Query",), OutboxRow), Need(("dynamodb:BatchGetItem",), LeaseRow))
+"""What `shard_status` takes."""
+NEEDS_OF_CONSUMERS = (Need(("dynamodb:Query",), IdempotencyRow.index),)
+"""What `consumer_status` takes of tables."""
 
 
 def shard_status(runtime: Runtime) -> list[ShardStatus]:

@@ -14,7 +14,7 @@ from pynamodb.transactions import TransactWrite
 
 from mailroom.failures import FailureKind, Unavailable, failure_of, failure_of_code
 from mailroom.retry import retry
-from mailroom.row import Row, SubjectRow, UpdateWithoutVersion
+from mailroom.row import Row, RowStays, SubjectRow, UpdateWithoutVersion
 from mailroom.runtime import Runtime
 
 MAX_ITEMS = 100
@@ -70,6 +70,8 @@ class Operation:
     ------
     UpdateWithoutVersion
         If it would update a row that events are about.
+    RowStays
+        If it would delete a row that is not deletable.
     """
 
     kind: OperationKind
@@ -81,6 +83,8 @@ class Operation:
     def __post_init__(self) -> None:
         if self.kind is OperationKind.UPDATE and isinstance(self.row, SubjectRow):
             raise UpdateWithoutVersion(self.row)
+        if self.kind is OperationKind.DELETE and not self.row.deletable:
+            raise RowStays(self.row)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from ulid import ULID
 
 from mailroom import idempotency, telemetry
 from mailroom.clock import epoch_milliseconds, timestamp
-from mailroom.needs import Access, Port
+from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Envelope, Event, EventIds, Part, payload_of
 from mailroom.outbox.limits import check_size
 from mailroom.outbox.table import OutboxRow
@@ -26,6 +26,9 @@ from mailroom.transaction import Operation, OperationKind, write
 
 _WRITES_ORDER = (OperationKind.PUT, OperationKind.DELETE)
 """What keeps, or ends, the order of the events about a row: a mere check of it would forget the new one."""
+
+NEEDS_TO_PUBLISH = Need(("dynamodb:PutItem",), OutboxRow)
+"""What adding an event to the outbox takes."""
 
 M = TypeVar("M", bound=Row)
 P = TypeVar("P", bound=Port)

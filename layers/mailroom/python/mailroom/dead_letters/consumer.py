@@ -10,6 +10,7 @@ from mailroom.dead_letters.records import ConsumerRecords
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, IdempotencyRow
+from mailroom.needs import Need
 from mailroom.paging import page_of
 from mailroom.runtime import Runtime
 
@@ -23,6 +24,8 @@ _UNTOLD = Failure(
 
 class ConsumerLetters(QueuedLetters):
     """Lists what a consumer fails at: by its records, and by looking where these tell of fewer than the queue has."""
+
+    NEEDS = (ConsumerRecords.NEEDS, Need(("dynamodb:Query",), IdempotencyRow.index))
 
     def __init__(self, name: str, runtime: Runtime, deployment: Deployment) -> None:
         queues = deployment.queues

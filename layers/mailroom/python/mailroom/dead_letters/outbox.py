@@ -13,6 +13,7 @@ from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate,
 from mailroom.dead_letters.mending import Mended, mended_copy
 from mailroom.dead_letters.outbox_row import Found, as_it_was, history_of, letter_of
 from mailroom.failures import Failure
+from mailroom.needs import Need
 from mailroom.outbox.event import EventRefused, shard_of_id
 from mailroom.outbox.room import fitted
 from mailroom.outbox.table import DEAD, DISCARDED, EventMoved, OutboxRow, pending, sent
@@ -25,6 +26,11 @@ class OutboxLetters:
     """Lists, redrives, edits and discards dead events. Each deed is one conditional transaction: of two, one wins."""
 
     name = OUTBOX
+    NEEDS_TO_COUNT = Need(("dynamodb:Query",), OutboxRow)
+    NEEDS = Need(
+        ("dynamodb:BatchGetItem", "dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Query"),
+        OutboxRow,
+    )
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -15,6 +15,7 @@ from mailroom.dead_letters.queue import DeadMessage
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, FAILED, IdempotencyRow, record_id
+from mailroom.needs import Need
 from mailroom.outbox.event import moment_of_id
 from mailroom.runtime import Runtime
 
@@ -26,6 +27,17 @@ _CONDITION = "ConditionalCheckFailedException"
 
 class ConsumerRecords:
     """The records of one consumer."""
+
+    NEEDS = Need(
+        (
+            "dynamodb:BatchGetItem",
+            "dynamodb:DeleteItem",
+            "dynamodb:GetItem",
+            "dynamodb:PutItem",
+            "dynamodb:UpdateItem",
+        ),
+        IdempotencyRow,
+    )
 
     def __init__(self, consumer: str, runtime: Runtime) -> None:
         self._consumer = consumer

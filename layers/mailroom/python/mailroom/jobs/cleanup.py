@@ -12,6 +12,7 @@ from mailroom import clients, telemetry
 from mailroom.clock import epoch_seconds
 from mailroom.idempotency import IdempotencyRow
 from mailroom.job import JobContext, job
+from mailroom.needs import Need
 from mailroom.outbox.table import DISCARDED, OutboxRow
 from mailroom.row import Row
 from mailroom.saga_row import SagaRow
@@ -36,6 +37,11 @@ class Ground:
         )
 
     @property
+    def reading(self) -> str:
+        """The IAM action that reads it."""
+        return "dynamodb:Scan" if self.partition is None else "dynamodb:Query"
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The names of the table's keys."""
         return self.model.key_names()
@@ -48,8 +54,7 @@ those that wait or died, and sagas that are not finished, have no time that coul
 
 @job(
     schedule=Every(hours=1),
-    writes=[IdempotencyRow, OutboxRow, SagaRow],
-    scans=[IdempotencyRow, SagaRow],
+    needs=[Need(("dynamodb:DeleteItem", ground.reading), ground.model) for ground in GROUNDS],
     timeout=60,
 )
 def cleanup(work: JobContext) -> None:

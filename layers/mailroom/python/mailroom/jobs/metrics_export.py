@@ -9,19 +9,18 @@ from mailroom.clock import moment
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.deployment import Deployment, Queues
 from mailroom.job import JobContext, job
-from mailroom.lease import LeaseRow
-from mailroom.outbox.table import OutboxRow
+from mailroom.needs import Need
 from mailroom.saga_row import SagaRow, Status
 from mailroom.schedule import Every
-from mailroom.status import COUNTED_TO, ShardStatus, shard_status
+from mailroom.status import COUNTED_TO, NEEDS_OF_SHARDS, ShardStatus, shard_status
 from mailroom.telemetry import Metric
 from mailroom.timings import Timings
 
 
 @job(
     schedule=Every(minutes=1),
-    reads=[OutboxRow, LeaseRow, SagaRow],
     uses=[Deployment, Queues],
+    needs=[*NEEDS_OF_SHARDS, OutboxLetters.NEEDS_TO_COUNT, Need(("dynamodb:Query",), SagaRow.index)],
     timeout=Timings().export_timeout,
 )
 def metrics_export(work: JobContext) -> None:

@@ -15,8 +15,6 @@ from mailroom.http.api import Api
 from mailroom.http.call import Call
 from mailroom.http.problem import Problem, ProblemKind
 from mailroom.http.reply import Reply
-from mailroom.idempotency import IdempotencyRow
-from mailroom.lease import LeaseRow
 from mailroom.needs import Access
 from mailroom.operations.ports import RedriveDesk, StageStatus
 from mailroom.operations.views import (
@@ -29,8 +27,7 @@ from mailroom.operations.views import (
     Redriven,
     WholeEvent,
 )
-from mailroom.outbox.listing import NotByShard, find_event, list_events
-from mailroom.outbox.table import OutboxRow
+from mailroom.outbox.listing import NEEDS, NotByShard, find_event, list_events
 from mailroom.paging import page_of
 from mailroom.telemetry import LogEvent
 
@@ -38,11 +35,7 @@ NO_SUCH_EVENT = ProblemKind(404, "no-such-event", "The outbox has no such event"
 NO_SUCH_SOURCE = ProblemKind(404, "no-such-source", "Nothing of this name has dead letters")
 
 api = Api(
-    access=Access(
-        reads=(IdempotencyRow, LeaseRow),
-        writes=(OutboxRow,),
-        uses=(Deployment, RedriveDesk, StageStatus),
-    ),
+    access=Access(uses=(Deployment, RedriveDesk, StageStatus), needs=(NEEDS,)),
     problems={
         BadCursor: kinds.INVALID_QUERY,
         NotByShard: kinds.INVALID_QUERY,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from mailroom.clock import timestamp
+from mailroom.dead_letters.consumer import ConsumerLetters
 from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.deployment import MANY_QUEUES, Deployment, Queues, names_in
 from mailroom.needs import Need
-from mailroom.status import consumer_status, job_status, shard_status
+from mailroom.status import NEEDS_OF_CONSUMERS, NEEDS_OF_SHARDS, consumer_status, job_status, shard_status
 
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
@@ -19,9 +21,13 @@ class RedriveDesk(Desk):
 
     @classmethod
     def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
-        """Answer the rights to take messages out of dead-letter queues and to send them again."""
+        """Return the rights to take messages out of dead-letter queues and to send them again, and to note it."""
         actions = ("sqs:ChangeMessageVisibility", "sqs:DeleteMessage", "sqs:ReceiveMessage", "sqs:SendMessage")
-        return (Need(actions, f"sqs:{names_in(runtime.settings.stage)}", why_many=MANY_QUEUES),)
+        return (
+            Need(actions, f"sqs:{names_in(runtime.settings.stage)}", why_many=MANY_QUEUES),
+            OutboxLetters.NEEDS,
+            *ConsumerLetters.NEEDS,
+        )
 
     @classmethod
     def connect(cls, runtime: Runtime) -> Self:
@@ -30,7 +36,7 @@ class RedriveDesk(Desk):
 
 
 class StageStatus:
-    """How the stage is doing. It is a port, whose needs are those of `mailroom.status` beyond our tables."""
+    """How the stage is doing. It is a port, whose needs are those of `mailroom.status`."""
 
     def __init__(self, runtime: Runtime, deployment: Deployment) -> None:
         self._runtime = runtime
@@ -38,11 +44,13 @@ class StageStatus:
 
     @classmethod
     def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
-        """Answer the rights to see how full queues are, and whether functions are started."""
+        """Return the rights to see how full shards and queues are, and whether functions are started."""
         named = names_in(runtime.settings.stage)
         why_named = "each consumer and each job has a function of its own, and CloudFormation names it"
         lists = ("events:ListRuleNamesByTarget", "lambda:ListEventSourceMappings")
         return (
+            *NEEDS_OF_SHARDS,
+            *NEEDS_OF_CONSUMERS,
             *Queues.needs(runtime),
             Need(("lambda:GetFunctionConfiguration",), f"lambda:function:{named}", why_many=why_named),
             Need(("events:DescribeRule",), f"events:rule/{named}", why_many=why_named),

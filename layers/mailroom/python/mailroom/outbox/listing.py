@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from mailroom.cursor import read_cursor, write_cursor
+from mailroom.needs import Need
 from mailroom.outbox.event import SHARDS, shard_of_id
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.paging import page_of
@@ -18,6 +19,10 @@ _PAYLOAD = OutboxRow.payload.attr_name
 _ALL_BUT_PAYLOAD = [name for name in OutboxRow.get_attributes() if name != _PAYLOAD]
 _MAX_KEY_BYTES = 1024
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
+
+
+NEEDS = Need(("dynamodb:BatchGetItem", "dynamodb:Query"), OutboxRow)
+"""What looking at the outbox takes."""
 
 
 class NotByShard(ValueError):

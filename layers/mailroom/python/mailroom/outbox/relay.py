@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Self
 
-from mailroom import telemetry
+from mailroom import lease, telemetry
 from mailroom.lease import Lease, LeaseLost
 from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import SHARDS
@@ -35,8 +35,8 @@ class Relay:
 
     @classmethod
     def needs(cls, runtime: Runtime) -> tuple[Need | LayerNeed, ...]:
-        """Answer what its destination needs."""
-        return Destination.needs(runtime)
+        """Return what its destination, its table and its leases need."""
+        return (*Destination.needs(runtime), OutboxTable.NEEDS, lease.NEEDS)
 
     @classmethod
     def connect(cls, runtime: Runtime) -> Self:

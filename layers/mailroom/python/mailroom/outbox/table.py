@@ -20,6 +20,7 @@ from mailroom.checked_attributes import CountAttribute, FailureAttribute, Flaw, 
 from mailroom.clock import epoch_seconds, timestamp
 from mailroom.failures import Failure, Unavailable, failure_of
 from mailroom.history import HistoryAttribute
+from mailroom.needs import Need
 from mailroom.outbox.event import Envelope, shard_of_id
 from mailroom.outbox.room import fitted, is_too_large
 from mailroom.reading import flaws_of, unreadable
@@ -225,6 +226,18 @@ class Page:
 
 class OutboxTable:
     """What the relay does to the table."""
+
+    NEEDS = Need(
+        (
+            "dynamodb:BatchGetItem",
+            "dynamodb:BatchWriteItem",
+            "dynamodb:DeleteItem",
+            "dynamodb:PutItem",
+            "dynamodb:Query",
+            "dynamodb:UpdateItem",
+        ),
+        OutboxRow,
+    )
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
