@@ -82,7 +82,6 @@ class DeadMessage:
     def of(cls, message: MessageTypeDef) -> DeadMessage:
         """Read what SQS answered."""
         system: dict[str, str] = dict(message["Attributes"])  # type: ignore[arg-type]
-        attributes = {name: each.get("StringValue", "") for name, each in message.get("MessageAttributes", {}).items()}
         try:
             envelope: Envelope | None = Envelope.from_json(message["Body"])
         except Permanent:
