@@ -76,6 +76,11 @@ class Visit(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def send(self, answer: bytes) -> None:
+        """Answer with these bytes, as they are, and close the connection."""
+        self.wfile.write(answer)
+        self.close_connection = True
+
     def wait(self) -> None:
         """Say nothing until the test is over."""
         self.receiver.over.wait(NOT_YET)

@@ -100,6 +100,54 @@ def test_what_a_receiver_says_is_kept__where_it_did_not_accept(receiver: Receive
     assert send(receiver.url) == Answer(status, "7", "no: [31m'why'  café\ufffd")
 
 
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nRetry-After: 99\r\n\r\n"
+FINAL = b"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 4\r\n\r\nbusy"
+
+
+@pytest.mark.parametrize("interim", [EARLY, b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"])
+@pytest.mark.parametrize("count", [1, 20])
+def test_interim_answers_are_skipped__until_the_final_one(receiver: Receiver, interim: bytes, count: int) -> None:
+    receiver.behave = lambda visit: visit.send(interim * count + FINAL)
+
+    assert send(receiver.url) == Answer(503, "7", "busy")
+
+
+def test_an_endless_row_of_interim_answers_is_no_answer(receiver: Receiver) -> None:
+    receiver.behave = lambda visit: visit.send(EARLY * 21 + FINAL)
+
+    with pytest.raises(NoAnswer, match="more than 20 interim responses"):
+        send(receiver.url)
+
+
+def test_another_protocol_is_no_success(receiver: Receiver) -> None:
+    receiver.behave = lambda visit: visit.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
+
+    assert not send(receiver.url).accepted
+
+
+@pytest.mark.parametrize("count", [101, 500])
+def test_many_headers_make_no_other_answer(receiver: Receiver, count: int) -> None:
+    many = b"".join(b"X-%d: some\r\n" % number for number in range(count))
+    receiver.behave = lambda visit: visit.send(b"HTTP/1.1 503 Busy\r\n" + many + FINAL.partition(b"\r\n")[2])
+
+    assert send(receiver.url) == Answer(503, "7", "busy")
+
+
+def test_a_body_in_chunks_is_read__after_many_headers(receiver: Receiver) -> None:
+    head = b"HTTP/1.1 500 Oh\r\n" + b"X: y\r\n" * 200 + b"Transfer-Encoding:\r\n chunked\r\n\r\n"
+    receiver.behave = lambda visit: visit.send(EARLY + head + b"4\r\nbusy\r\n0\r\n\r\n")
+
+    assert send(receiver.url) == Answer(500, None, "busy")
+
+
+@pytest.mark.parametrize("head", [b"X: " + b"y" * 70_000 + b"\r\n", b"X: y\r\n" * 12_000], ids=["one", "many"])
+def test_headers_without_end_are_no_answer(receiver: Receiver, head: bytes) -> None:
+    receiver.behave = lambda visit: visit.send(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n")
+
+    with pytest.raises(NoAnswer, match="headers of more than 65536 bytes"):
+        send(receiver.url)
+
+
 def test_of_a_huge_answer_no_more_is_read_than_is_kept(receiver: Receiver) -> None:
     receiver.behave = lambda visit: visit.answer(500, b"x" * 50_000_000)
 

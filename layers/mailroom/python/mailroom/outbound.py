@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mailroom.address_ranges import Address
 from mailroom.clock import Clock
 from mailroom.failures import Permanent, Unavailable
+from mailroom.final_response import FinalResponse
 from mailroom.needs import Need
 from mailroom.outbound_url import OutboundUrl, UrlRefused
 from mailroom.peers import Peers
@@ -191,6 +192,7 @@ class Outbound:
             sock = self._tls.wrap_socket(sock, server_hostname=url.host)
         connection = HTTPConnection(url.host, url.port)
         connection.auto_open = 0
+        connection.response_class = FinalResponse
         connection.sock = sock
         with closing(connection):
             own = {"Host": url.place, "User-Agent": USER_AGENT, "Connection": "close"}
