@@ -14,7 +14,7 @@ from mailroom import clients, idempotency, transaction
 from mailroom.clients import observed
 from mailroom.dead_letters.letter import Fate, Result
 from mailroom.dead_letters.queue import DeadMessage, Look
-from mailroom.dead_letters.queued import QueuedLetters
+from mailroom.dead_letters.taking import Act, Taker
 from mailroom.idempotency import Idempotency, IdempotencyRow, Outcome, Taken
 from mailroom.outbox.turn import Turn, Walk
 from mailroom.unit_of_work import UnitOfWork
@@ -231,12 +231,11 @@ def brings_back_rows_that_are_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def deletes_a_dead_message_before_it_is_sent_again(patch: pytest.MonkeyPatch) -> None:
-    def take_one(self: QueuedLetters, look: Look, message: DeadMessage, _: Any) -> Result:
+    def take_one(self: Taker, look: Look, message: DeadMessage, act: Act) -> Result:
         look.take(message)
-        clients.sqs().send_message(QueueUrl=self._queue, MessageBody=message.body)
-        return Result(message.id, self.name, Fate.DONE)
+        return Result(message.id, self._source, Fate.DONE, act(message))
 
-    patch.setattr(QueuedLetters, "_take_one", take_one)
+    patch.setattr(Taker, "_take_one", take_one)
 
 
 def does_not_know_its_own_take(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,9 @@ import pytest
 from mailroom.outbox.room import MAX_EVENT_BYTES
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending
 from mailroom.publishers.publisher import SENT
+from mailroom.registry import Registry
 
+from ..dead_letters.conftest import greeter
 from ..outbox.conftest import SHARD
 from .conftest import CONSUMER, Command, Stage
 from .test_dead_list import EVENT
@@ -113,11 +115,75 @@ def test_a_payload_that_is_too_large_for_the_outbox_is_refused(stage: Stage, mai
     assert [row.event_id for row in OutboxRow.query(DEAD)] == [event]
 
 
-def test_a_consumers_letter_cannot_be_edited__and_it_is_said_where_it_died(stage: Stage, mailroom: Command) -> None:
+def test_a_consumers_letter_is_edited_where_it_died__and_both_events_are_traced(
+    stage: Stage, mailroom: Command, with_greeter: None
+) -> None:
+    stage.die_at_consumer(EVENT)
+    payload = '{"repo_id": "1", "name": "mended", "owner_id": "owner-1"}'
+    answer = mailroom("dead", "edit", EVENT, "--payload", "-", *WHY, "--json", answers=payload)
+    assert (answer.code, answer.json["counts"]) == (0, {"done": 1})
+    new_id = answer.json["new_id"]
+    assert stage.depth("greeter-dead") == 0
+    assert f"became {new_id}" in mailroom("dead", "show", EVENT).words
+    assert f"mended copy of {EVENT}" in mailroom("dead", "show", new_id).words
+    assert "greeter replaced" in mailroom("trace", EVENT).words
+    assert [each["id"] for each in mailroom("trace", new_id, "--json").json["events"]] == [EVENT, new_id]
+    stage.deliver_and_delete()
+    assert stage.effects == 1
+
+
+def test_a_payload_that_the_consumer_cannot_read_is_refused__with_the_field(
+    stage: Stage, mailroom: Command, with_greeter: None
+) -> None:
+    stage.die_at_consumer(EVENT)
+    answer = mailroom("dead", "edit", EVENT, "--payload", "-", *WHY, answers='{"name": "x"}')
+    assert answer.code == 1
+    assert "owner_id: Field required" in answer.words
+    assert stage.depth("greeter-dead") == 1
+
+
+def test_an_event_that_died_at_several_is_edited_where_it_is_said(
+    stage: Stage, mailroom: Command, with_greeter: None
+) -> None:
+    (event,) = stage.die_in_outbox()
+    stage.die_at_consumer(event)
+    payload = '{"repo_id": "1", "name": "mended", "owner_id": "owner-1"}'
+    chosen = ("dead", "edit", event, "--payload", "-", *WHY)
+    assert "--source outbox or --source greeter" in mailroom(*chosen, answers=payload).err
+    assert mailroom(*chosen, "--source", CONSUMER, answers=payload).code == 0
+    assert [row.event_id for row in OutboxRow.query(DEAD)] == [event]
+
+
+def test_a_consumer_that_the_application_does_not_have_cannot_read_a_copy(stage: Stage, mailroom: Command) -> None:
     stage.die_at_consumer(EVENT)
     answer = mailroom("dead", "edit", EVENT, "--payload", "-", *WHY, answers="{}")
     assert answer.code == 2
-    assert f"{EVENT} died at {CONSUMER}, and only an event that could not be published can be edited" in answer.err
+    assert "there is no consumer 'greeter'" in answer.err
+    assert stage.depth("greeter-dead") == 1
+
+
+def test_of_a_consumers_letter_only_the_payload_is_mended(stage: Stage, mailroom: Command) -> None:
+    stage.die_at_consumer(EVENT)
+    for options in ([], ["--payload", "-", "--type", "x"]):
+        answer = mailroom("dead", "edit", EVENT, *options, *WHY, answers="{}")
+        assert answer.code == 2
+        assert f"{EVENT} died at {CONSUMER}: say its mended payload" in answer.err
+
+
+def test_a_payload_is_shown_that_lies_in_a_dead_letter_queue_alone(stage: Stage, mailroom: Command) -> None:
+    stage.die_at_consumer(EVENT)
+    (unseen,) = stage.die_unseen()
+    for event in (EVENT, unseen):
+        assert '"owner_id": "owner-1"' in mailroom("dead", "show", event, "--payload").out
+        assert "owner-1" not in mailroom("dead", "show", event).out + mailroom("dead", "show", event, "--json").out
+    assert "owner-1" not in mailroom("dead", "list", "--json").out
+
+
+@pytest.fixture
+def with_greeter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the application have the consumer at which events die here."""
+    registry = Registry(consumers=(greeter,), jobs=(), settings=())
+    monkeypatch.setattr(Registry, "of", lambda _package: registry)
 
 
 def test_editing_an_unknown_or_a_sent_event_fails__and_says_why(stage: Stage, mailroom: Command) -> None:

@@ -80,7 +80,7 @@ def test_a_dry_run_names_them__and_moves_nothing(stage: Stage, mailroom: Command
 def test_what_is_not_found_says_how_far_was_looked(
     stage: Stage, mailroom: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailroom.dead_letters.queued.SEARCHED", 20)
+    monkeypatch.setattr("mailroom.dead_letters.queue.SEARCHED", 20)
     stage.die_unseen(25)
     shown = mailroom("dead", "show", UNKNOWN)
     assert shown.code == 1

@@ -90,6 +90,10 @@ class Stage:
         envelope = Envelope(event_id, "repo.created", "test.service", "repos/1", "2030-01-01T00:00:00.000Z", payload)
         SqsSource(self.queues[queue]).put([Message(envelope.to_json(), tenant)])
 
+    def bury_text(self, body: str) -> str:
+        """Put a text into the dead-letter queue; return the id of its message."""
+        return clients.sqs().send_message(QueueUrl=self.queues["greeter-dead"], MessageBody=body)["MessageId"]
+
     def leave_undelivered(self, count: int = 1, **reason: str) -> list[str]:
         """Let EventBridge leave events that it could not put into the consumer's queue, each in its own envelope."""
         ids = [self.new_id() for _ in range(count)]

@@ -131,7 +131,7 @@ def test_what_cannot_be_given_back_stops_nobody__and_is_visible_again_in_two_min
 def test_a_letter_in_a_deep_queue_is_not_looked_for_without_end__and_how_far_is_said(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mailroom.dead_letters.queued.SEARCHED", 20)
+    monkeypatch.setattr("mailroom.dead_letters.queue.SEARCHED", 20)
     stage.die_unseen(45)
     (result,) = stage.desk.of("greeter").redrive([stage.new_id()], DEED)
     assert (result.fate, result.detail) == (Fate.NOT_FOUND, "not found among the first 20 of about 45 looked at")

@@ -82,6 +82,8 @@ class IdempotencyRow(Row):
     type = UnicodeAttribute(null=True)
     subject = UnicodeAttribute(null=True)
     redriven = NumberAttribute(null=True)
+    parent = UnicodeAttribute(null=True)
+    """The event that this one is the mended copy of."""
     history = UnicodeAttribute(null=True)
     """What operators did to it; JSON."""
     index = FailingIndex()

@@ -62,6 +62,12 @@ class RecordState(StrEnum):
     """By an operator; the consumer has not taken it yet."""
     GIVEN_UP = "given up"
     """By an operator."""
+    REPLACED = "replaced"
+    """By an operator, with a mended copy."""
+
+
+_AFTER = {Action.DISCARD.value: RecordState.GIVEN_UP, Action.EDIT.value: RecordState.REPLACED}
+"""Where a consumer stands with an event after what an operator did last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +201,7 @@ class Tracer:
         found = find_event(event_id)
         row = row_of(found) if found else None
         records = list(self._records(event_id))
+        rows: list[OutboxRow | IdempotencyRow] = [*([row] if row else []), *records]
         steps = [step for record in records for step in self._record_steps(record)]
         return TracedEvent(
             id=event_id,
@@ -204,8 +211,8 @@ class Tracer:
             unreadable=flaw_of(found),
             row=found.document() if isinstance(found, Unreadable) else None,
             after=row.after if row else None,
-            parent=row.parent if row else None,
-            became=_became(row) if row else None,
+            parent=next((each.parent for each in rows if each.parent), None),
+            became=next(filter(None, map(_became, rows)), None),
             payload=row.payload if row else None,
             records=[self._record(each) for each in records],
             steps=sorted([*(_outbox_steps(row) if row else ()), *steps], key=lambda step: step.at),
@@ -265,8 +272,7 @@ class Tracer:
             return RecordState.AT_WORK
         if row.status != INPROGRESS and not row.failing:
             deeds = read_history(row.history)
-            given_up = bool(deeds) and deeds[-1]["action"] == Action.DISCARD
-            return RecordState.GIVEN_UP if given_up else RecordState.SENT_AGAIN
+            return _AFTER.get(deeds[-1]["action"] if deeds else "", RecordState.SENT_AGAIN)
         backoff = self._runtime.timings.consumer_backoff
         final = failure is not None and backoff.is_over(failure, int(row.attempts or 0))
         return RecordState.DEAD if final else RecordState.RETRYING
@@ -323,7 +329,7 @@ def _deeds(history: str | None, where: str, *, since: str = "") -> Iterator[Step
         yield Step(deed["at"], where, StepKind(deed["action"]), detail)
 
 
-def _became(row: OutboxRow) -> str | None:
+def _became(row: OutboxRow | IdempotencyRow) -> str | None:
     return next((deed[BECAME] for deed in reversed(read_history(row.history)) if BECAME in deed), None)
 
 

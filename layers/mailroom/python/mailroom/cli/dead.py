@@ -9,6 +9,7 @@ import typer
 
 from mailroom.cli import dead_edit, dead_list, dead_redrive, tracing
 from mailroom.cli.durations import BadDuration, parse_duration
+from mailroom.cli.foreground import APPLICATION, ApplicationOption
 from mailroom.cli.listing import Filter
 from mailroom.cli.operator import JsonOption, StageOption, WhyOption, operating, read_reason
 from mailroom.cli.planning import plan_of
@@ -110,7 +111,7 @@ def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the comman
 
 
 @app.command("edit")
-def edit_command(
+def edit_command(  # noqa: PLR0913, PLR0917 - each is an option of the command
     event_id: Annotated[str, typer.Argument(metavar="ID")],
     why: WhyOption,
     stage: StageOption,
@@ -121,12 +122,18 @@ def edit_command(
     subject: Annotated[
         str | None, typer.Option("--subject", help='Its subject, where that cannot be read; "" is none.')
     ] = None,
+    source: SourceOption = None,
+    application: ApplicationOption = APPLICATION,
     as_json: JsonOption = False,
 ) -> None:
-    """Put a mended copy in a dead event's place: a new event that names its parent (outbox only)."""
+    """Put a mended copy in a dead letter's place: a new event that names its parent.
+
+    Where a consumer failed, it goes to that consumer alone, if it fits what the application's package declares.
+    """
     with operating(stage, as_json=as_json) as operator:
         text = None if payload is None else dead_edit.read_payload(payload)
-        dead_edit.edit(operator, event_id, text, Mended(type=type_, subject=subject), why)
+        mended = Mended(type=type_, subject=subject)
+        dead_edit.edit(operator, event_id, text, mended, why, source=source, application=application)
 
 
 @app.command("discard")

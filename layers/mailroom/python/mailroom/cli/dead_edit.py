@@ -13,22 +13,36 @@ from mailroom.cli.operator import Operator
 from mailroom.cli.outcomes import Outcomes, collect, conclude
 from mailroom.cli.planning import by_source
 from mailroom.dead_letters.desk import deed
-from mailroom.dead_letters.letter import OUTBOX
 from mailroom.dead_letters.mending import Mended
 from mailroom.dead_letters.outbox import OutboxLetters
+from mailroom.dead_letters.queued import QueuedLetters
+from mailroom.deployment import UNDELIVERED
 from mailroom.http.strict_json import JsonRefused, parse
+from mailroom.registry import Registry
 
 
-def edit(operator: Operator, event_id: str, payload: str | None, mended: Mended, why: str) -> None:
-    """Put a mended copy in a dead event's place."""
-    others = [letter.source for letter in operator.desk.find(event_id) if letter.source != OUTBOX]
-    letters = operator.desk.of(OUTBOX)
-    if not isinstance(letters, OutboxLetters) or (others and letters.get(event_id) is None):
-        raise UsageError(
-            f"{event_id} died at {', '.join(others)}, and only an event that could not be published can be edited: "
-            "redrive or discard it there"
-        )
-    result = letters.edit(event_id, payload, deed(operator.runtime, why), mended)
+def edit(
+    operator: Operator,
+    event_id: str,
+    payload: str | None,
+    mended: Mended,
+    why: str,
+    *,
+    source: str | None,
+    application: str,
+) -> None:
+    """Put a mended copy in a letter's place, where it died."""
+    ((name, _),) = by_source(operator.desk, [event_id], source).items()
+    letters, noted = operator.desk.of(name), deed(operator.runtime, why)
+    if isinstance(letters, OutboxLetters):
+        result = letters.edit(event_id, payload, noted, mended)
+    elif isinstance(letters, QueuedLetters):
+        if payload is None or mended != Mended():
+            raise UsageError(f"{event_id} died at {name}: say its mended payload, and nothing else of it")
+        read = Registry.of(application).consumer(name.removesuffix(UNDELIVERED)).read
+        result = letters.edit(event_id, payload, noted, read=read)
+    else:
+        raise UsageError(f"{event_id} died at {name}, where nothing can be edited")
     new_id = result.detail if result.ok else None
     shown = f"{event_id} is discarded; {new_id} takes its place." if new_id else f"{result.fate.value}: {result.detail}"
     operator.answer({**Outcomes(1, [result]).to_dict(), "new_id": new_id}, paragraph(shown))

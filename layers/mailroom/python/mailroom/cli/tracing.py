@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rich.console import RenderableType
@@ -28,13 +29,14 @@ def show(operator: Operator, event_id: str, *, payload: bool) -> None:
     """Show all that is known of one event in every source."""
     letters = operator.desk.find(event_id)
     event = Tracer(operator.runtime, operator.deployment).event(event_id)
-    if not letters:
+    if not letters or (payload and event.payload is None):
         looked = operator.desk.search([event_id])
-        letters = list(looked.letters)
+        letters = letters or list(looked.letters)
         if not letters and not event.is_known:
             raise NothingKnown(
                 f"nothing tells of {event_id}: neither the outbox nor a consumer's record, {_nor(looked)}"
             )
+        event = _with_what_lies_there(event, looked)
     document: dict[str, Any] = {
         "letters": [letter.to_dict() for letter in letters],
         "event": event.to_dict(payload=payload),
@@ -42,6 +44,18 @@ def show(operator: Operator, event_id: str, *, payload: bool) -> None:
     told = [part for letter in letters for part in _letter(letter)] or [paragraph("It is no dead letter.", indent=2)]
     row = _row(document["event"]["row"]) if event.row else ()
     operator.answer(document, *_event(event), *told, *row, *(_payload(event) if payload else ()))
+
+
+def _with_what_lies_there(event: TracedEvent, looked: Search) -> TracedEvent:
+    """Return what is known of an event with what its message tells."""
+    for letter in looked.letters:
+        event = replace(
+            event,
+            type=event.type or letter.type,
+            subject=event.subject or letter.subject,
+            payload=event.payload or letter.payload,
+        )
+    return event
 
 
 def _nor(looked: Search) -> str:
@@ -96,7 +110,11 @@ def _row(row: dict[str, Any]) -> Iterator[RenderableType]:
 def _payload(event: TracedEvent) -> Iterator[RenderableType]:
     yield heading("Payload")
     if event.payload is None:
-        gone = "the outbox does not have it any more" if event.row is None else "it cannot be read: see the row"
+        gone = (
+            "neither the outbox nor a dead-letter queue has it"
+            if event.row is None
+            else "it cannot be read: see the row"
+        )
         yield paragraph(gone, indent=2)
         return
     try:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import DeadLetter
 from mailroom.dead_letters.queue import DeadMessage
-from mailroom.dead_letters.queued import HANDLED, QueuedLetters
+from mailroom.dead_letters.queued import QueuedLetters
 from mailroom.dead_letters.records import ConsumerRecords
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind
-from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, IdempotencyRow
+from mailroom.idempotency import ENDED_SILENTLY, INPROGRESS, IdempotencyRow
 from mailroom.needs import Need
 from mailroom.paging import page_of
 from mailroom.runtime import Runtime
@@ -61,16 +63,18 @@ class ConsumerLetters(QueuedLetters):
         letters = [self.records.letter(row) for row in rows]
         return letters, write_cursor(rows.last_evaluated_key)
 
-    def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter | None:
-        if record is not None and record.failing:
-            return None
-        return super()._letter(message, record)
+    def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter:
+        shown = super()._letter(message, record)
+        if record is None or not record.failing:
+            return shown
+        return replace(self.records.letter(record), payload=shown.payload)
+
+    def _is_listed(self, record: IdempotencyRow | None) -> bool:
+        return record is not None and record.failing is not None
 
     def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:
         if record is None:
             return _UNTOLD
-        if record.status == COMPLETED:
-            return HANDLED
         if record.failure:
             return Failure.from_json(record.failure)
         return ENDED_SILENTLY if record.status == INPROGRESS else _UNTOLD

@@ -39,6 +39,8 @@ class Fate(StrEnum):
     """It is not among the messages that were looked at, and the queue has more."""
     SUCCEEDED_BEFORE = "succeeded before"
     """Its effect has happened: only `force` runs it again."""
+    REPLACED = "replaced"
+    """A mended copy took its place: only `force` runs it."""
     RECORD_EXPIRED = "record expired"
     """Whether its effect has happened is not known any more: only `force` runs it."""
     UNREADABLE = "cannot be read"
@@ -76,6 +78,8 @@ class DeadLetter:
         When its message leaves the dead-letter queue for good; None is never.
     doubt
         Why sending it again may make its effect happen twice; None if nothing says so.
+    payload
+        What its message holds, where that was looked at: it is for nobody's list.
     """
 
     id: str
@@ -90,10 +94,12 @@ class DeadLetter:
     expires_at: datetime | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
     doubt: Fate | None = None
+    payload: str | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return it as JSON values, without the payload."""
         values = asdict(self)
+        del values["payload"]
         values["failure"]["kind"] = self.failure.kind.value
         values["expires_at"] = self.expires_at and self.expires_at.isoformat()
         return values

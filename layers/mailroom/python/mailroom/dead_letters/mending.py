@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from mailroom.clock import timestamp
 from mailroom.dead_letters.letter import Action, Deed
 from mailroom.dead_letters.outbox_row import Found, history_of
-from mailroom.outbox.event import Envelope, EventIds, EventRefused, first_unsendable
+from mailroom.dead_letters.queue import DeadMessage
+from mailroom.outbox.event import Envelope, EventIds, EventRefused, first_unsendable, id_of_copy
 from mailroom.outbox.limits import check_size
 from mailroom.outbox.table import OutboxRow
 from mailroom.reading import Unreadable, item_of, row_of
 from mailroom.runtime import Runtime
+from mailroom.sources.source import MAX_MESSAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,30 @@ def mended_copy(found: Found, payload: str | None, mended: Mended, deed: Deed, r
         payload=text,
         traceparent=row.traceparent,
         after=row.after,
+        parent=row.event_id,
     )
     copy = OutboxRow.pending(envelope)
     check_size(envelope, copy, runtime)
-    copy.parent, copy.history = row.event_id, history_of(found, Action.EDIT, deed)
+    copy.history = history_of(found, Action.EDIT, deed)
+    return copy
+
+
+def mended_message(message: DeadMessage, payload: str, now: datetime) -> Envelope:
+    """Return the new event that is the mended copy of the one in a message; the same each time but for the payload.
+
+    Raises
+    ------
+    EventRefused
+        If no event can be read in the message, or the copy could never be sent.
+    """
+    dead = message.envelope
+    if dead is None:
+        raise EventRefused("no event can be read in the message: it can be discarded, or redriven as it is")
+    if unsendable := first_unsendable(payload):
+        raise EventRefused(f"the character U+{ord(unsendable):04X} cannot be sent")
+    event_id = id_of_copy(dead.id, message.message_id, message.sent_at)
+    copy = replace(dead, id=event_id, time=timestamp(now), payload=payload, parent=dead.id)
+    size = len(copy.to_json().encode())
+    if size > MAX_MESSAGE_BYTES:
+        raise EventRefused(f"the event takes {size} bytes, and a message holds {MAX_MESSAGE_BYTES}")
     return copy

@@ -10,7 +10,7 @@ All queues of ours are standard ones: there is no order to disturb.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -82,6 +82,7 @@ class DeadMessage:
     def of(cls, message: MessageTypeDef) -> DeadMessage:
         """Read what SQS answered."""
         system: dict[str, str] = dict(message["Attributes"])  # type: ignore[arg-type]
+        attributes = {name: each.get("StringValue", "") for name, each in message.get("MessageAttributes", {}).items()}
         try:
             envelope: Envelope | None = Envelope.from_json(message["Body"])
         except Permanent:
@@ -94,9 +95,7 @@ class DeadMessage:
             envelope=envelope,
             sent_at=datetime.fromtimestamp(int(system["SentTimestamp"]) / 1000, UTC),
             tenant=system.get(TENANT),
-            attributes={
-                name: each.get("StringValue", "") for name, each in message.get("MessageAttributes", {}).items()
-            },
+            attributes=attributes,
         )
 
     @property
@@ -145,6 +144,10 @@ class DeadLetterQueue:
         finally:
             look.give_back()
 
+    def searching(self, *, stop: Callable[[], bool] = never) -> AbstractContextManager[Look]:
+        """Look through it for certain messages: no further than `SEARCHED`."""
+        return self.looking(up_to=SEARCHED, stop=stop)
+
 
 class Look:
     """One pass through a queue: iterate over its messages, and `take` those that are to leave it.
@@ -157,6 +160,7 @@ class Look:
         self._held: dict[str, str] = {}
         self._seen: set[str] = set()
         self._since = clock.monotonic()
+        self.taken = 0
         self.reached_end = False
         """Whether nothing was left that was not in somebody else's hands."""
         self.was_stopped = False
@@ -182,6 +186,7 @@ class Look:
         """Delete a message, for good."""
         clients.sqs().delete_message(QueueUrl=self._url, ReceiptHandle=message.receipt)
         del self._held[message.message_id]
+        self.taken += 1
         self._since = self._clock.monotonic()
 
     def give_back(self) -> None:

@@ -9,16 +9,16 @@ from mailroom import clients
 from mailroom.clock import timestamp
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, Search
-from mailroom.dead_letters.queue import LOOKED_AT, SEARCHED, DeadLetterQueue, DeadMessage, Look, never
-from mailroom.dead_letters.records import ConsumerRecords
+from mailroom.dead_letters.mending import mended_message
+from mailroom.dead_letters.queue import LOOKED_AT, DeadLetterQueue, DeadMessage, never
+from mailroom.dead_letters.records import ConsumerRecords, became_of
+from mailroom.dead_letters.taking import Taker
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import read_history
-from mailroom.idempotency import IdempotencyRow
+from mailroom.idempotency import COMPLETED, IdempotencyRow
+from mailroom.outbox.event import Envelope
 from mailroom.runtime import Runtime
 from mailroom.sources.source import TENANT
-
-Act = Callable[[DeadMessage], str]
-"""What is done to a message before it is deleted; answers what there is to say of it."""
 
 
 class QueuedLetters:
@@ -43,7 +43,9 @@ class QueuedLetters:
         self.name = name
         self.records = records
         self._queue = queue
+        self._clock = runtime.clock
         self._dead = DeadLetterQueue(dead, runtime.clock)
+        self._taker = Taker(name, self._dead)
 
     def doubt(self, event_id: str) -> Fate | None:
         """Return why sending it again may make its effect happen twice; None if nothing says so."""
@@ -54,20 +56,22 @@ class QueuedLetters:
         return self.records.fate(event_id)
 
     def search(self, ids: Iterable[str]) -> Search:
-        """Look for letters among the messages, no further than `SEARCHED`: for those of which no record tells."""
+        """Look for letters among the messages, with what is in them."""
         wanted = dict.fromkeys(ids)
         depth = self._dead.depth() if wanted else 0
         if not depth:
             return Search()
         found = []
-        with self._dead.looking(up_to=SEARCHED) as look:
+        with self._dead.searching() as look:
             for message in look:
                 if message.id in wanted:
                     del wanted[message.id]
                     found.append(message)
                 if not wanted:
                     break
-        return Search(tuple(self._letters(found)), look.seen, max(depth, look.seen))
+        records = self.records.of(message.id for message in found)
+        letters = (self._letter(message, records.get(message.id)) for message in found)
+        return Search(tuple(letters), look.seen, max(depth, look.seen))
 
     def redrive(
         self, ids: Sequence[str], deed: Deed, *, force: bool = False, stop: Callable[[], bool] = never
@@ -93,7 +97,7 @@ class QueuedLetters:
             self.records.remember(message, Action.REDRIVE, deed)
             return ""
 
-        yield from self._take_out(wanted, send_again, stop)
+        yield from self._taker.take(wanted, send_again, stop=stop)
 
     def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:
         """Give messages up: out of the dead-letter queue, with the reason in the record."""
@@ -102,7 +106,35 @@ class QueuedLetters:
             self.records.remember(message, Action.DISCARD, deed)
             return ""
 
-        yield from self._take_out(dict.fromkeys(ids), note, never)
+        yield from self._taker.take(ids, note)
+
+    def edit(self, event_id: str, payload: str, deed: Deed, *, read: Callable[[Envelope], object]) -> Result:
+        """Put a mended copy in a letter's place: a new event of this consumer alone, which names its parent.
+
+        The copy has one id however often this is done, so that it has one effect: after a crash in the middle the same
+        is done again.
+
+        Parameters
+        ----------
+        payload
+            The new payload, a JSON object.
+        read
+            What the consumer reads an event by; raises if it could not.
+        """
+        if self.doubt(event_id) is Fate.SUCCEEDED_BEFORE:
+            return Result(event_id, self.name, Fate.SUCCEEDED_BEFORE, "its effect has happened: discard it")
+
+        def mend(message: DeadMessage) -> str:
+            copy = mended_message(message, payload, self._clock.now())
+            read(copy)
+            record = self.records.begin(copy.id, copy, message_id="-")  # SQS tells a message's id when it is sent
+            if record.status != COMPLETED and not record.attempts:
+                self._send(copy.to_json(), message.tenant)
+            self.records.remember(message, Action.EDIT, deed, became=copy.id)
+            return copy.id
+
+        (result,) = self._taker.take([event_id], mend)
+        return result
 
     def _lying(self, start: str | None, limit: int, *, known: int = 0) -> tuple[list[DeadLetter], str | None]:
         """Return a page of the messages of which no list tells, by age: one look, if there may be such.
@@ -122,7 +154,7 @@ class QueuedLetters:
         at = 0
         while at < len(places) and len(letters) < limit:
             some = places[at : at + limit - len(letters)]
-            letters.update({letter.id: letter for letter in self._letters([by_place[each] for each in some])})
+            letters.update({letter.id: letter for letter in self._unlisted([by_place[each] for each in some])})
             at += len(some)
         return list(letters.values()), write_cursor({"after": {"S": places[at - 1]}} if at < len(places) else None)
 
@@ -134,51 +166,17 @@ class QueuedLetters:
             self.records.forget_success(event_id)
         return None
 
-    def _take_out(self, wanted: dict[str, None], act: Act, stop: Callable[[], bool]) -> Iterator[Result]:
-        if not wanted:
-            return
-        with self._dead.looking(up_to=SEARCHED, stop=stop) as look:
-            for message in look:
-                if message.id in wanted:
-                    del wanted[message.id]
-                    yield self._take_one(look, message, act)
-                if not wanted:
-                    break
-        for event_id in wanted:
-            yield self._not_found(event_id, look)
-
-    def _take_one(self, look: Look, message: DeadMessage, act: Act) -> Result:
-        try:
-            detail = act(message)
-            look.take(message)
-        except Exception as error:  # one letter's trouble is not the next one's
-            return Result(message.id, self.name, Fate.FAILED, f"{type(error).__name__}: {error}")
-        return Result(message.id, self.name, Fate.DONE, detail)
-
-    def _not_found(self, event_id: str, look: Look) -> Result:
-        depth = max(self._dead.depth(), look.seen)
-        if look.was_stopped:
-            fate, detail = Fate.NOT_TRIED, "the time was up before its message was found: try again"
-        elif look.reached_end:
-            others = depth - look.seen
-            elsewhere = f"; {others:,} more are in somebody's hands, try again in two minutes" if others else ""
-            fate, detail = Fate.NOT_IN_QUEUE, f"its message is not in the dead-letter queue{elsewhere}"
-        else:
-            fate, detail = Fate.NOT_FOUND, f"not found among the first {look.seen:,} of about {depth:,} looked at"
-        return Result(event_id, self.name, fate, detail)
-
     def _send(self, body: str, tenant: str | None) -> None:
         more: Any = {TENANT: tenant} if tenant else {}
         clients.sqs().send_message(QueueUrl=self._queue, MessageBody=body, **more)
 
-    def _letters(self, messages: Sequence[DeadMessage]) -> list[DeadLetter]:
-        """Show messages as letters, but those that are in a list."""
+    def _unlisted(self, messages: Sequence[DeadMessage]) -> list[DeadLetter]:
+        """Show messages as letters, but those of which a list tells."""
         records = self.records.of(message.id for message in messages)
-        shown = (self._letter(message, records.get(message.id)) for message in messages)
-        return [letter for letter in shown if letter is not None]
+        found = ((message, records.get(message.id)) for message in messages)
+        return [self._letter(message, record) for message, record in found if not self._is_listed(record)]
 
-    def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter | None:
-        """Show a message as a letter; None if a list tells of it."""
+    def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter:
         about = message.envelope
         return DeadLetter(
             id=message.id,
@@ -186,14 +184,19 @@ class QueuedLetters:
             state="dead",
             type=about.type if about else "?",
             subject=about.subject if about else None,
-            failure=self._failure_of(message, record),
+            failure=_reason_not_to(record) or self._failure_of(message, record),
             attempts=self._attempts_at(message, record),
             died_at=timestamp(message.sent_at),
             redriven=int(record.redriven or 0) if record else 0,
             expires_at=self.records.leaves_at(message.sent_at),
             history=read_history(record.history) if record else [],
             doubt=self.records.doubt_of(record, message.id),
+            payload=about.payload if about else message.body,
         )
+
+    def _is_listed(self, record: IdempotencyRow | None) -> bool:
+        """Answer whether a list tells of what this is the record of."""
+        raise NotImplementedError
 
     def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:
         raise NotImplementedError
@@ -202,5 +205,13 @@ class QueuedLetters:
         raise NotImplementedError
 
 
-HANDLED = Failure(FailureKind.PERMANENT, "HandledBefore", "its effect has happened: this is a copy, to be discarded")
-"""Why a message should not be sent again."""
+def _reason_not_to(record: IdempotencyRow | None) -> Failure | None:
+    """Return why a message is not to be sent again; None if nothing says so."""
+    if record is None:
+        return None
+    if record.status == COMPLETED:
+        return Failure(
+            FailureKind.PERMANENT, "HandledBefore", "its effect has happened: this is a copy, to be discarded"
+        )
+    copy = became_of(record)
+    return Failure(FailureKind.PERMANENT, "Replaced", f"{copy} took its place: discard it") if copy else None

@@ -10,19 +10,25 @@ from pynamodb.expressions.update import Action as UpdateAction
 
 from mailroom.clock import epoch_milliseconds, moment
 from mailroom.consumer import MESSAGE, record_prefix
-from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, remembered
+from mailroom.dead_letters.letter import BECAME, Action, DeadLetter, Deed, Fate, remembered
 from mailroom.dead_letters.queue import DeadMessage
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, FAILED, IdempotencyRow, record_id
 from mailroom.needs import Need
-from mailroom.outbox.event import moment_of_id
+from mailroom.outbox.event import Envelope, moment_of_id
 from mailroom.runtime import Runtime
 
 _AT_WORK = Failure(FailureKind.TRANSIENT, "InProgress", "another attempt is at work")
 _MARGIN = timedelta(days=1)
 """More than clocks can differ, of the age by which a record may have been forgotten."""
 _CONDITION = "ConditionalCheckFailedException"
+
+
+def became_of(record: IdempotencyRow) -> str | None:
+    """Return the mended copy that took an event's place, unless something was done to the event after that."""
+    deeds = read_history(record.history)
+    return deeds[-1].get(BECAME) if deeds else None
 
 
 class ConsumerRecords:
@@ -65,7 +71,9 @@ class ConsumerRecords:
         A record outlives every message: an event without one that is younger than records get was never begun.
         """
         if record is not None:
-            return Fate.SUCCEEDED_BEFORE if record.status == COMPLETED else None
+            if record.status == COMPLETED:
+                return Fate.SUCCEEDED_BEFORE
+            return Fate.REPLACED if became_of(record) else None
         return Fate.RECORD_EXPIRED if self._may_be_forgotten(event_id) else None
 
     def fate(self, event_id: str) -> Failure | bool | None:
@@ -85,7 +93,7 @@ class ConsumerRecords:
 
     def remember(self, message: DeadMessage, action: Action, deed: Deed, *, became: str | None = None) -> None:
         """Note the deed, and take the letter off the list unless the consumer has a later message already."""
-        record = self.get(message.id) or self._begun(message)
+        record = self.get(message.id) or self.begin(message.id, message.envelope, message_id=message.message_id)
         row = IdempotencyRow
         failure = Failure.from_json(record.failure) if record.failure else None
         history = remembered(record.history, action, deed, failure, int(record.attempts or 0), became=became)
@@ -100,26 +108,26 @@ class ConsumerRecords:
                 raise
             row(record.id).update(noted, condition=row.id.exists())
 
-    def _begun(self, message: DeadMessage) -> IdempotencyRow:
-        """Make the record of a message that the consumer never began, for the deed to be noted in."""
-        about = message.envelope
+    def begin(self, event_id: str, about: Envelope | None, *, message_id: str) -> IdempotencyRow:
+        """Return the record of an event, made now if the consumer never began it: then nothing was attempted."""
         record = IdempotencyRow(
-            self._id(message.id),
+            self._id(event_id),
             status=FAILED,
             in_progress_until=0,
             expires_at=self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.consumer_record_life),
             attempts=0,
-            message_id=message.message_id,
-            event_id=message.id,
+            message_id=message_id,
+            event_id=event_id,
             type=about.type if about else "?",
             subject=about.subject if about else None,
+            parent=about.parent if about else None,
         )
         try:
             record.save(condition=IdempotencyRow.id.does_not_exist())
         except PutError as error:
             if error.cause_response_code != _CONDITION:
                 raise
-            return IdempotencyRow.get(record.id, consistent_read=True)  # the consumer has the new message already
+            return IdempotencyRow.get(record.id, consistent_read=True)
         return record
 
     def letter(self, row: IdempotencyRow) -> DeadLetter:

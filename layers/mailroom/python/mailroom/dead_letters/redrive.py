@@ -23,7 +23,7 @@ class Plan:
     Parameters
     ----------
     succeeded
-        Ids whose effect has happened already: they run again only by force.
+        Ids whose effect has happened already, or in whose place another event was put: they run again only by force.
     forgotten
         Ids of which nobody knows any more whether their effect has happened: likewise.
     expiring
@@ -53,9 +53,10 @@ class Plan:
     @classmethod
     def _of(cls, desk: Desk, letters: Iterable[DeadLetter], doubts: Mapping[str, Fate | None]) -> Plan:
         frozen, soon = tuple(letters), desk.runtime.clock.now() + SOON
+        over = {Fate.SUCCEEDED_BEFORE, Fate.REPLACED}
         return cls(
             frozen,
-            succeeded=frozenset(each for each, doubt in doubts.items() if doubt is Fate.SUCCEEDED_BEFORE),
+            succeeded=frozenset(each for each, doubt in doubts.items() if doubt in over),
             forgotten=frozenset(each for each, doubt in doubts.items() if doubt is Fate.RECORD_EXPIRED),
             expiring=frozenset(each.id for each in frozen if each.expires_at is not None and each.expires_at <= soon),
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mailroom.dead_letters.letter import DeadLetter
 from mailroom.dead_letters.queue import DeadMessage
-from mailroom.dead_letters.queued import HANDLED, QueuedLetters
+from mailroom.dead_letters.queued import QueuedLetters
 from mailroom.dead_letters.records import ConsumerRecords
 from mailroom.deployment import UNDELIVERED, Deployment
 from mailroom.failures import Failure, FailureKind, failure_of_code
-from mailroom.idempotency import COMPLETED, IdempotencyRow
+from mailroom.idempotency import IdempotencyRow
 from mailroom.runtime import Runtime
 
 _UNTOLD = Failure(FailureKind.TRANSIENT, "Undelivered", "whoever could not put it into the queue did not say why")
@@ -36,9 +36,10 @@ class UndeliveredLetters(QueuedLetters):
         """Return None: no list tells of them."""
         return None
 
+    def _is_listed(self, record: IdempotencyRow | None) -> bool:
+        return False
+
     def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:
-        if record is not None and record.status == COMPLETED:
-            return HANDLED
         code = message.attributes.get("ERROR_CODE")
         return failure_of_code(code, message.attributes.get("ERROR_MESSAGE", "")) if code else _UNTOLD
 

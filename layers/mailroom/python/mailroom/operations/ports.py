@@ -27,6 +27,7 @@ class RedriveDesk(Desk):
             Need(actions, f"sqs:{names_in(runtime.settings.stage)}", why_many=MANY_QUEUES),
             OutboxLetters.NEEDS,
             *ConsumerLetters.NEEDS,
+            *Queues.needs(runtime),
         )
 
     @classmethod

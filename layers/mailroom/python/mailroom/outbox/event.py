@@ -6,6 +6,7 @@ On the wire an event is CloudEvents 1.0 in its JSON format
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -78,6 +79,8 @@ class Envelope:
         What the event is about, e.g. `repos/42`. Events of a subject are published in order.
     after
         The id of the subject's previous event.
+    parent
+        The id of the event that this one is the mended copy of.
     redriven
         How often an operator brought it back from the dead. It is not on the wire.
     """
@@ -91,6 +94,7 @@ class Envelope:
     traceparent: str | None = None
     after: str | None = None
     redriven: int = 0
+    parent: str | None = None
     _json: str | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
@@ -119,6 +123,8 @@ class Envelope:
             attributes["traceparent"] = self.traceparent
         if self.after:
             attributes["after"] = self.after
+        if self.parent:
+            attributes["parent"] = self.parent
         # The payload is JSON already: parsing it only to write it again would cost more than the rest.
         return f'{_ALWAYS}{to_json(attributes)[1:-1].decode()},"data":{self.payload}}}'
 
@@ -160,6 +166,7 @@ class Envelope:
             payload=payload,
             traceparent=texts.get("traceparent"),
             after=texts.get("after"),
+            parent=texts.get("parent"),
         )
 
 
@@ -183,7 +190,7 @@ def _unwrapped(wire: Any) -> Any:
 
 
 _REQUIRED = ("id", "type", "source")
-_ATTRIBUTES = (*_REQUIRED, "subject", "time", "traceparent", "after")
+_ATTRIBUTES = (*_REQUIRED, "subject", "time", "traceparent", "after", "parent")
 
 
 def payload_of(event: Event) -> str:
@@ -237,6 +244,22 @@ def moment_of_id(event_id: str) -> datetime:
     return written_at
 
 
+def id_of_copy(event_id: str, message_id: str, sent_at: datetime) -> str:
+    """Return the id of the mended copy of the event in a message: the same, however often it is asked for.
+
+    It is later than the event's own; one that is no event's id says nothing of its time, and the message's own counts.
+    """
+    digest = hashlib.sha256(message_id.encode()).digest()
+    step = 1 + int.from_bytes(digest[:_STEP_BYTES], "big")
+    try:
+        shard, before = shard_of_id(event_id), int(ULID.from_str(event_id.rpartition("-")[0]))
+    except ValueError:
+        shard, before = digest[-1] % SHARDS, epoch_milliseconds(sent_at) << _RANDOM_BITS
+    return f"{ULID.from_int(before + step)}-{shard:02d}"
+
+
+_RANDOM_BITS = 80
+"""What a ULID has beside the time. https://github.com/ulid/spec"""
 _STEP_BYTES = 8
 """Enough that no two steps are the same, few enough that they don't carry into the clock's part of the id."""
 

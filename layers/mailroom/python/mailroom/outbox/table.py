@@ -122,6 +122,7 @@ class OutboxRow(Row):
             traceparent=envelope.traceparent,
             after=envelope.after,
             created_at=envelope.time,
+            parent=envelope.parent,
         )
 
 
@@ -196,6 +197,7 @@ class PendingEvent:
             traceparent=_text(item, "traceparent"),
             after=self.after,
             redriven=_count(item, "redriven"),
+            parent=_text(item, "parent"),
         )
 
     def dead(self, failure: Failure, attempts: int, now: datetime) -> Item:
