@@ -75,17 +75,19 @@ class Subscriber:
         self._client = client
         self._keys = iter(range(1_000))
 
-    def post(self, url: str, *events: str, owner_id: str = "owner-1", key: str | None = None) -> ApiAnswer:
+    def post(
+        self, url: str, *events: str, owner_id: str = "owner-1", key: str | None = None, **others: Any
+    ) -> ApiAnswer:
         """Subscribe, to everything unless events are named."""
-        return self.send({"owner_id": owner_id, "url": url, "events": list(events or TYPES)}, key=key)
+        return self.send({"owner_id": owner_id, "url": url, "events": list(events or TYPES), **others}, key=key)
 
     def send(self, body: dict[str, Any], key: str | None = None) -> ApiAnswer:
         """Send this for a subscription."""
         return self._client.post(WEBHOOKS, body, key=key or f"key-{next(self._keys)}")
 
-    def to(self, receiver: Receiver, *events: str, path: str = "/in", owner_id: str = "owner-1") -> str:
-        """Subscribe a receiver; answer the webhook's id."""
-        answer = self.post(receiver.url + path, *events, owner_id=owner_id)
+    def to(self, receiver: Receiver, *events: str, path: str = "/in", owner_id: str = "owner-1", **others: Any) -> str:
+        """Subscribe a receiver; return the webhook's id."""
+        answer = self.post(receiver.url + path, *events, owner_id=owner_id, **others)
         assert answer.status == 201, answer.text
         return str(answer.json["id"])
 

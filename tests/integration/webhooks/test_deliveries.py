@@ -162,6 +162,18 @@ def test_whatever_is_no_success_comes_again(
     assert len(receiver.got) == 1
 
 
+def test_what_a_subscription_calls_permanent_is_dead_at_once__and_nothing_else_is(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    subscriber.to(receiver, permanent_statuses=[404])
+    receiver.behave = lambda visit: visit.answer(404 if len(receiver.got) == 2 else 400)
+    line.happen()
+    line.deliver_for_good()
+
+    assert len(receiver.got) == 2
+    assert len(line.deliveries.dead) == 1
+
+
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_any_success_will_do(line: Line, subscriber: Subscriber, receiver: Receiver, status: int) -> None:
     receiver.behave = lambda visit: visit.answer(status, b"thanks")

@@ -51,6 +51,7 @@ def test_a_webhook_is_made_and_shown(subscriber: Subscriber, client: ApiClient) 
         "owner_id": "owner-1",
         "url": "https://hooks.example.com/",
         "events": ["repo.created", "repo.renamed"],
+        "permanent_statuses": [],
         "status": "active",
         "disabled_reason": None,
         "disabled_at": None,
@@ -60,6 +61,12 @@ def test_a_webhook_is_made_and_shown(subscriber: Subscriber, client: ApiClient) 
     assert answer.headers["Location"] == f"{WEBHOOKS}/{made['id']}"
     shown = client.get(answer.headers["Location"])
     assert (shown.json, shown.headers["ETag"]) == (made, '"1"')
+
+
+def test_the_statuses_that_are_permanent_are_shown(subscriber: Subscriber) -> None:
+    answer = subscriber.post(URL, permanent_statuses=[404, 400])
+
+    assert (answer.status, answer.json["permanent_statuses"]) == (201, [400, 404])
 
 
 def test_one_that_is_made_twice_under_one_key_is_one(subscriber: Subscriber) -> None:
@@ -110,6 +117,10 @@ def test_one_that_is_made_twice_under_one_key_is_one(subscriber: Subscriber) -> 
         ({"events": ["repo.created", "*"]}, "events.1"),
         ({"events": [7]}, "events.0"),
         ({"events": ["webhook.delivery"]}, "events.0"),
+        *(({"permanent_statuses": [status]}, "permanent_statuses.0") for status in (200, 399, 500, 408, 410, 425, 429)),
+        ({"permanent_statuses": [404, 404]}, "permanent_statuses"),
+        ({"permanent_statuses": ["404"]}, "permanent_statuses.0"),
+        ({"permanent_statuses": 404}, "permanent_statuses"),
         ({"owner_id": "a b"}, "owner_id"),
         ({"secret": "whsec_mine"}, "secret"),
     ],

@@ -41,7 +41,8 @@ class NotAccepted(Exception):
     def __init__(self, webhook: Webhook, url: OutboundUrl, answer: Answer, retry_after: float | None) -> None:
         said = f': "{answer.excerpt}"' if answer.excerpt else ""
         super().__init__(f"webhook {webhook.id} at {url.place} answered {answer.status}{said}")
-        self.failure = Failure(FailureKind.TRANSIENT, f"HTTP {answer.status}", str(self), retry_after=retry_after)
+        kind = FailureKind.PERMANENT if webhook.is_permanent(answer.status) else FailureKind.TRANSIENT
+        self.failure = Failure(kind, f"HTTP {answer.status}", str(self), retry_after=retry_after)
 
 
 def delivery_of(event: Envelope, webhook: Webhook) -> WebhookDelivery:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, Field, StringConstraints
-from pynamodb.attributes import UnicodeAttribute, UnicodeSetAttribute
+from pynamodb.attributes import NumberSetAttribute, UnicodeAttribute, UnicodeSetAttribute
 from pynamodb.expressions.condition import size
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
@@ -29,6 +29,9 @@ RepoEvent = RepoCreated | RepoRenamed | RepoTransferred | RepoDeleted
 EVENTS: tuple[type[Event], ...] = get_args(RepoEvent)
 EVENT_TYPES = tuple(event.type for event in EVENTS)
 
+NEVER_PERMANENT = (408, 410, 425, 429)
+"""Too slow, too early and too often pass; 410 disables the webhook."""
+
 Status = Literal["active", "disabled"]
 
 
@@ -42,10 +45,16 @@ def _known(event_type: str) -> str:
     return event_type
 
 
-def _distinct(event_types: list[str]) -> list[str]:
-    if len(set(event_types)) < len(event_types):
-        raise ValueError("an event is named twice")
-    return event_types
+def _distinct(entries: list[Any]) -> list[Any]:
+    if len(set(entries)) < len(entries):
+        raise ValueError("an entry is named twice")
+    return entries
+
+
+def _may_be_permanent(status: int) -> int:
+    if status in NEVER_PERMANENT:
+        raise ValueError(f"{', '.join(map(str, NEVER_PERMANENT))} have a meaning of their own")
+    return status
 
 
 WebhookUrl = Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL), AfterValidator(_normal)]
@@ -56,6 +65,16 @@ EventTypes = Annotated[
     Field(min_length=1, max_length=len(EVENTS), json_schema_extra={"uniqueItems": True}),
     AfterValidator(_distinct),
 ]
+
+PermanentStatus = Annotated[
+    int,
+    Field(ge=400, le=499, json_schema_extra={"not": {"enum": list(NEVER_PERMANENT)}}),
+    AfterValidator(_may_be_permanent),
+]
+PermanentStatuses = Annotated[
+    list[PermanentStatus], Field(max_length=20, json_schema_extra={"uniqueItems": True}), AfterValidator(_distinct)
+]
+"""Statuses of its receiver after which a delivery is not tried again."""
 
 
 class NoSuchWebhook(Exception):
@@ -100,6 +119,7 @@ class Webhook(SubjectRow):
     owner_id = UnicodeAttribute()
     url = UnicodeAttribute()
     events = UnicodeSetAttribute()
+    permanent_statuses = NumberSetAttribute(null=True)
     created_at = UnicodeAttribute()
     disabled_at = UnicodeAttribute(null=True)
     disabled_reason = UnicodeAttribute(null=True)
@@ -110,6 +130,10 @@ class Webhook(SubjectRow):
         """Whether anything is sent to it."""
         return "active" if self.disabled_at is None else "disabled"
 
+    def is_permanent(self, status: int) -> bool:
+        """Whether a delivery that was answered so is not to be tried again."""
+        return status in (self.permanent_statuses or ())
+
 
 class Subscribe(Command):
     """What a new webhook is made of."""
@@ -117,6 +141,7 @@ class Subscribe(Command):
     owner_id: OwnerId
     url: WebhookUrl
     events: EventTypes
+    permanent_statuses: PermanentStatuses = Field(default_factory=list)
 
 
 def subscribe(command: Subscribe, work: UnitOfWork) -> Webhook:
@@ -136,6 +161,7 @@ def subscribe(command: Subscribe, work: UnitOfWork) -> Webhook:
         owner_id=command.owner_id,
         url=command.url,
         events=set(command.events),
+        permanent_statuses=set(command.permanent_statuses) or None,  # DynamoDB has no empty set
         created_at=timestamp(work.now()),
     )
     work.save(webhook)

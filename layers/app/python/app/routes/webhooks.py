@@ -49,6 +49,7 @@ class WebhookView(BaseModel):
     owner_id: str
     url: str
     events: list[str]
+    permanent_statuses: list[int]
     status: Status
     disabled_reason: str | None
     disabled_at: str | None
@@ -63,6 +64,7 @@ class WebhookView(BaseModel):
             owner_id=webhook.owner_id,
             url=webhook.url,
             events=sorted(webhook.events),
+            permanent_statuses=sorted(map(int, webhook.permanent_statuses or ())),
             status=webhook.status,
             disabled_reason=webhook.disabled_reason,
             disabled_at=webhook.disabled_at,
