@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from aws_cdk import Annotations, Duration
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.feeds import Feed
@@ -48,6 +49,9 @@ class DeployedConsumer(Construct):
         """Give the function what it needs to hand its parts on."""
         queue = receiver.queue.queue
         self.function.function.add_environment(PARTS_QUEUE_VARIABLE, queue.queue_url)
+        self._allow_sending_to(queue)
+
+    def _allow_sending_to(self, queue: sqs.IQueue) -> None:
         self.function.role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=[queue.queue_arn]))
 
     def _build_function(self) -> LambdaFunction:
@@ -98,6 +102,8 @@ class DeployedConsumer(Construct):
 
     def _feed(self) -> None:
         self.function.function.add_environment(QUEUE_VARIABLE, self.queue.queue.queue_url)
+        if self.consumer.patience != 0:  # what waits longer than a message can goes on as a copy
+            self._allow_sending_to(self.queue.queue)
         window = self._surroundings.timings.batching_window
         self.function.function.add_event_source(
             sources.SqsEventSource(

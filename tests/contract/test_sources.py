@@ -343,3 +343,12 @@ def test_a_messages_attributes_are_named_as_lambda_does(in_sqs: QueueInSqs) -> N
     clients.sqs().send_message(QueueUrl=in_sqs.url, MessageBody="a", MessageAttributes=attributes)
     (record,) = receive(in_sqs)
     assert record["messageAttributes"]["kind"] == {"dataType": "String", "stringValue": "test"}
+
+
+def test_a_message_that_is_delayed_is_there_once_its_time_has_come(queue: SomeQueue) -> None:
+    assert queue.sink.put([Message("now"), Message("later", delay=900)]) == []
+    assert bodies(receive(queue, hidden=3_000)) == ["now"]
+    queue.clock.advance(898)
+    assert receive(queue) == []
+    queue.clock.advance(3)
+    assert bodies(receive(queue)) == ["later"]

@@ -41,6 +41,7 @@ from .ledger import (
     records_completed,
     refused_for_good,
 )
+from .outage import OutliveAnOutage  # noqa: F401 - run like those below
 from .reports import WriteReport  # noqa: F401 - run like those below
 from .sagas import StuckTransferIsRetried, TransferCompletes, TransferIsUndone  # noqa: F401 - run like those below
 from .signing import Rotation  # noqa: F401 - run like those below

@@ -15,7 +15,7 @@ from mailroom.consumer import Consumer, ConsumerEdge, consumer
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import Deed
 from mailroom.deployment import Deployment
-from mailroom.failures import Permanent
+from mailroom.failures import Permanent, Unavailable
 from mailroom.http.testing import ApiClient
 from mailroom.job import Job, JobEdge
 from mailroom.needs import Port
@@ -42,6 +42,8 @@ class Receiver:
     """What the counting consumer depends on: broken until someone mends it."""
 
     broken = False
+    down = False
+    """Not there, and may come back by itself."""
 
 
 @consumer(on=RepoCreated, writes=[Owner])
@@ -49,6 +51,8 @@ def counting(event: RepoCreated, work: UnitOfWork) -> None:
     """Count the effects of each event in a row."""
     if Receiver.broken:
         raise Permanent("the receiver is gone")
+    if Receiver.down:
+        raise Unavailable("the receiver is not there")
     work.update(Owner(f"{_EFFECT}{work.cause_id}"), [Owner.repo_count.add(1)])
 
 
@@ -170,7 +174,7 @@ class World:
         self.final_refusals: set[str] = set()
         """The codes with which a destination refuses an entry of this run for good."""
         self.journal = Journal(on_bus=aws.send)
-        Receiver.broken = False
+        Receiver.broken = Receiver.down = False
         aws.empty(self.clock)
         self.restart()
 

@@ -60,7 +60,7 @@ def test_a_consumer_that_splits_its_events_may_send_to_the_queue_of_the_parts__a
     splitting, parts = prod.function(webhooks.name), prod.queue(webhook_deliveries.name)
     assert prod.properties(splitting)["Environment"]["Variables"][PARTS_QUEUE_VARIABLE] == f"${{{parts}}}"
     sending = {place for place, actions in prod.grants(splitting).items() if "sqs:SendMessage" in actions}
-    assert sending == {f"${{{parts}.Arn}}"}
+    assert sending == {f"${{{parts}.Arn}}", f"${{{prod.queue(webhooks.name)}.Arn}}"}, "the parts', and its own"
 
 
 def test_parts_come_from_a_consumer_alone__no_rule_feeds_their_queue(prod: Assembly) -> None:

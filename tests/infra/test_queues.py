@@ -80,12 +80,12 @@ def test_a_dead_letter_queue_takes_the_dead_letters_of_one_queue(assembly: Assem
     )
 
 
-def test_a_paused_consumer_loses_nothing_for_four_days__and_the_dead_stay_for_fourteen(assembly: Assembly) -> None:
+def test_a_paused_consumer_loses_nothing_for_five_days__and_the_dead_stay_for_fourteen(assembly: Assembly) -> None:
     kept = {
         name: assembly.properties(assembly.queue(name))["MessageRetentionPeriod"]
         for name in assembly.deployment["queues"]
     }
-    assert kept == {name: (4 if name in CONSUMERS else 14) * DAY for name in kept}
+    assert kept == {name: (5 if name in CONSUMERS else 14) * DAY for name in kept}
 
 
 def test_a_queue_for_dead_letters_moves_nothing_on__however_often_operators_look_into_it(assembly: Assembly) -> None:

@@ -280,13 +280,27 @@ def test_after_five_attempts_the_report_has_failed__and_the_letter_is_dead(
     client: ApiClient, inbox: Inbox, bucket: str
 ) -> None:
     report_id = asked(client, inbox)
-    with failing("PutObject", refused("AccessDenied"), times=999) as fault:
+    with failing("PutObject", refused("NeverSeen"), times=999) as fault:
         inbox.deliver_until_dead()
     assert (len(fault.struck), len(inbox.source.dead)) == (5, 1)
     seen = shown(client, report_id)
     assert (seen["status"], seen["why"], seen["url"]) == ("failed", WhyFailed.GAVE_UP, None)
     (record,) = [row for row in IdempotencyRow.scan() if row.failing]
-    assert Failure.from_json(record.failure).type == "AccessDenied"
+    assert Failure.from_json(record.failure).type == "NeverSeen"
+
+
+def test_a_report_has_failed__after_two_hours_in_which_its_bucket_takes_nothing(
+    client: ApiClient, inbox: Inbox, bucket: str, clock: ManualClock
+) -> None:
+    report_id = asked(client, inbox)
+    with failing("PutObject", refused("AccessDenied"), times=999):
+        for _ in range(7):
+            inbox.deliver()
+            clock.advance(1_000)
+        assert shown(client, report_id)["status"] == "pending"
+        inbox.deliver_until_dead()
+    assert len(inbox.source.dead) == 1
+    assert shown(client, report_id)["why"] == WhyFailed.GAVE_UP
 
 
 def test_a_report_fails_once__however_often_its_dying_message_comes(

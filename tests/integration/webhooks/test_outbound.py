@@ -199,7 +199,7 @@ def test_a_receiver_that_does_not_listen_is_no_answer() -> None:
         with pytest.raises(NoAnswer, match=rf"127.0.0.1:{port}: .*refused") as caught:
             send(f"http://127.0.0.1:{port}")
 
-    assert failure_of(caught.value).kind is FailureKind.UNAVAILABLE
+    assert failure_of(caught.value).kind is FailureKind.TRANSIENT, "one of many: no state of the consumer's"
 
 
 @pytest.mark.parametrize(

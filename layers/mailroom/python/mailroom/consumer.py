@@ -16,9 +16,10 @@ from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Idempotency, StillRunning, Superseded, Taken, taken
 from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Envelope, Event, Part
+from mailroom.patience import Judged, Renewal, as_it_counts
 from mailroom.row import Row
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_RECEIVES, Sink, Source, longest_hiding, receives_of
+from mailroom.sources.source import MAX_RECEIVES, Queue, Sink, longest_hiding, receives_of
 from mailroom.sources.sqs import SqsSource
 from mailroom.telemetry import LogEvent, Metric
 from mailroom.unit_of_work import UnitOfWork
@@ -55,17 +56,23 @@ class Consumer(Declaration):
     max_concurrency
         How many invocations run side by side at most (2 to 1,000).
         https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
+    patience
+        Seconds for which a message waits, without using attempts, while what the consumer as a whole depends on is
+        not there: the stage's at most, and so if not given. At 0 it does not wait: an attempt is used instead.
     """
 
     on: tuple[type[Event], ...]
     gives_up: GivesUp | None = None
     batch_size: int = 10
     max_concurrency: int = 10
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         for field, low, high in (("batch_size", 1, 10_000), ("max_concurrency", 2, 1_000)):
             if not low <= getattr(self, field) <= high:
                 raise DeclarationError(f"{self.name}: {field} is {getattr(self, field)}, not within {low} and {high}")
+        if self.patience is not None and self.patience < 0:
+            raise DeclarationError(f"{self.name}: patience is {self.patience} s, and cannot be negative")
         self._check_events()
 
     def _check_events(self) -> None:
@@ -120,7 +127,7 @@ def consumer(
     reads, writes, scans, publishes, splits_into, uses, needs
         What it touches: see `Access`. Nothing else is granted.
     options
-        `timeout`, `memory`, `batch_size`, `max_concurrency`, `gives_up`: see `Consumer`.
+        `timeout`, `memory`, `batch_size`, `max_concurrency`, `patience`, `gives_up`: see `Consumer`.
     """
 
     access = Access.of(
@@ -156,16 +163,22 @@ class ConsumerEdge:
     Parameters
     ----------
     source
-        Where the batches come from.
+        Where the batches come from, and where copies of messages go that wait.
     parts
         Where the parts go into which its events are split.
     """
 
-    def __init__(self, declaration: Consumer, runtime: Runtime, source: Source, *, parts: Sink | None = None) -> None:
+    def __init__(self, declaration: Consumer, runtime: Runtime, source: Queue, *, parts: Sink | None = None) -> None:
         self._declaration = declaration
         self._runtime = runtime
         self._source = source
         self._parts = parts
+        self._renewal = Renewal(
+            source,
+            runtime,
+            consumer=declaration.name,
+            timeout=declaration.timeout or runtime.timings.consumer_timeout,
+        )
         self._idempotency = Idempotency(
             runtime,
             prefix=record_prefix(declaration.name),
@@ -207,7 +220,10 @@ class ConsumerEdge:
                 about=attempt.about(),
             )
         except Exception as error:
-            self._postpone(record, self._wait_after(error, attempt))
+            wait = self._wait_after(error, attempt)
+            if failure_of(error).kind is FailureKind.UNAVAILABLE and self._renewal.renew(record.raw_event, wait):
+                return
+            self._postpone(record, wait)
             raise
         event = LogEvent.MESSAGE_REPEATED if outcome.replayed else LogEvent.MESSAGE_HANDLED
         telemetry.log(event, **attempt.facts())
@@ -222,9 +238,13 @@ class ConsumerEdge:
         telemetry.log(LogEvent.MESSAGE_FAILED, failure=failure, **attempt.facts())
         telemetry.count(Metric.MESSAGES_FAILED)
         backoff = self._runtime.timings.consumer_backoff
-        if backoff.is_over(failure, attempt.number):
+        if failure.kind is FailureKind.UNAVAILABLE:
+            tries = attempt.waits
+        elif backoff.is_over(failure, attempt.number):
             return 0
-        return max(backoff.delay(attempt.number - 1, self._runtime.random), failure.retry_after or 0)
+        else:
+            tries = attempt.number
+        return max(backoff.delay(tries - 1, self._runtime.random), failure.retry_after or 0)
 
     def _postpone(self, record: SQSRecord, seconds: float) -> None:
         seconds = min(seconds, longest_hiding(record.raw_event, self._runtime.clock.now()))
@@ -248,6 +268,8 @@ class _Attempt:
         self._receives = receives_of(record.raw_event)
         self._message_id = record.message_id
         self.number = 1
+        self.waits = self._receives  # unless the record knows better
+        self._record: Taken | None = None
         self._envelope: Envelope | None = None
         self._unreadable: Exception | None = None
         try:
@@ -297,7 +319,7 @@ class _Attempt:
         """Do the work and commit what it collected, unless the message is beyond help."""
         traceparent = self._envelope.traceparent if self._envelope else None
         with telemetry.traced(traceparent, self._runtime.random):
-            record = taken()
+            record = self._record = taken()
             if record is not None:
                 self.number = record.attempts
                 if self._is_over(record):
@@ -314,11 +336,28 @@ class _Attempt:
         except Superseded:
             raise
         except Exception as error:
-            failure = failure_of(error)
-            if not self._runtime.timings.consumer_backoff.is_over(failure, self.number):
+            failure = self._judge(error)
+            if self._is_last(failure) and self._is_settled(failure):
+                return
+            if failure == failure_of(error):
                 raise
-            if not self._is_settled(failure):
-                raise
+            raise Judged(failure) from error
+
+    def _judge(self, error: Exception) -> Failure:
+        """Return what the failure of this attempt counts as, and note it in the record that is kept of it."""
+        record = self._record
+        patience = self._runtime.timings.patience_of(self._declaration.patience)
+        since, now = record.failing_since if record else None, self._runtime.clock.now()
+        failure = as_it_counts(failure_of(error), failing_since=since, patience=patience, now=now)
+        if record is not None:
+            record.note(waits=failure.kind is FailureKind.UNAVAILABLE)
+            self.waits = record.waits
+        return failure
+
+    def _is_last(self, failure: Failure) -> bool:
+        if failure.kind is FailureKind.UNAVAILABLE:
+            return False
+        return self._runtime.timings.consumer_backoff.is_over(failure, self.number)
 
     def _read(self) -> Event:
         if self._envelope is None:

@@ -27,6 +27,7 @@ from aws_lambda_powertools.utilities.idempotency.persistence.base import BasePer
 from aws_lambda_powertools.utilities.idempotency.persistence.datarecord import DataRecord
 from botocore.exceptions import ClientError
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute
+from pynamodb.expressions.update import Action
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from mailroom import clients
@@ -78,6 +79,8 @@ class IdempotencyRow(Row):
     """The consumer that fails at it; only while it does."""
     failed_at = UnicodeAttribute(null=True)
     first_failed_at = UnicodeAttribute(null=True)
+    waits = NumberAttribute(null=True)
+    """How often in a row what the work depends on was not there; none of these is an attempt."""
     event_id = UnicodeAttribute(null=True)
     type = UnicodeAttribute(null=True)
     subject = UnicodeAttribute(null=True)
@@ -129,6 +132,10 @@ class Taken:
         The failure of this delivery's attempt before, if there was one.
     starts_afresh
         The attempts before were another delivery's, of a message that was redriven since.
+    failing_since
+        When it failed first; None if it did not.
+    waits
+        How often in a row, before this time, what the work depends on was not there.
     """
 
     id: str
@@ -136,6 +143,8 @@ class Taken:
     attempts: int = 1
     before: Failure | None = None
     starts_afresh: bool = False
+    failing_since: str | None = None
+    waits: int = 0
     completed: bool = False
 
     def completion(self, response: Any) -> Operation:
@@ -148,9 +157,15 @@ class Taken:
             row.failing.remove(),
             row.failed_at.remove(),
             row.first_failed_at.remove(),
+            row.waits.remove(),
         ]
         refused = Superseded(f"{self.id} was taken over by another attempt; this one wrote nothing")
         return Operation(OperationKind.UPDATE, row(self.id), refused, self.is_ours(), tuple(actions))
+
+    def note(self, *, waits: bool) -> None:
+        """Note how this attempt failed: one that found what it depends on not there is a wait, and does not count."""
+        self.attempts -= waits
+        self.waits = self.waits + 1 if waits else 0
 
     def is_ours(self) -> Any:
         """Answer the condition that nobody else has taken or completed the record."""
@@ -353,7 +368,9 @@ class _PersistenceLayer(BasePersistenceLayer):
         is_another = message_id is not None and old["message_id"]["S"] != message_id
         if is_another and before is not None and self._runtime.timings.consumer_backoff.is_over(before, attempts):
             return Taken(record_id, until, starts_afresh=True)
-        return Taken(record_id, until, attempts + 1, before)
+        waits = int(old["waits"]["N"]) if "waits" in old else 0
+        since = old["first_failed_at"]["S"] if "first_failed_at" in old else None
+        return Taken(record_id, until, attempts + 1, before, failing_since=since, waits=waits)
 
     def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -411,7 +428,8 @@ class _PersistenceLayer(BasePersistenceLayer):
     def _restart(self, record: Taken) -> None:
         """Count from one again: the message was redriven, and its attempts are its own."""
         row = IdempotencyRow
-        self._if_ours(lambda: row(record.id).update([row.attempts.set(1)], condition=record.is_ours()))
+        actions: list[Action] = [row.attempts.set(1), row.first_failed_at.remove(), row.waits.remove()]
+        self._if_ours(lambda: row(record.id).update(actions, condition=record.is_ours()))
 
     def _keep(self, record: Taken, failure: Failure, failing_as: str) -> None:
         row, now = IdempotencyRow, timestamp(self._runtime.clock.now())
@@ -419,6 +437,7 @@ class _PersistenceLayer(BasePersistenceLayer):
             row.status.set(FAILED),
             row.failure.set(failure.to_json()),
             row.attempts.set(record.attempts),
+            row.waits.set(record.waits),
             row.failing.set(failing_as),
             row.failed_at.set(now),
             row.first_failed_at.set(row.first_failed_at | now),
@@ -456,9 +475,10 @@ def _before_our_take(item: Mapping[str, Any]) -> dict[str, Any]:
     was to be the last attempt is followed by another, and a redriven message goes on counting where it died.
     """
     taken_before = int(item["attempts"]["N"]) - 1
-    if taken_before == 0:
+    if taken_before == 0 and "first_failed_at" not in item:
         return {}
-    return {"status": {"S": FAILED}, "attempts": {"N": str(taken_before)}, "message_id": item["message_id"]}
+    known = {name: item[name] for name in ("message_id", "first_failed_at", "waits") if name in item}
+    return {"status": {"S": FAILED}, "attempts": {"N": str(taken_before)}, **known}
 
 
 class _RecordBusy(Unavailable):

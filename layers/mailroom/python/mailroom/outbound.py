@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mailroom.address_ranges import Address
 from mailroom.clock import Clock
-from mailroom.failures import Permanent, Unavailable
+from mailroom.failures import Permanent
 from mailroom.final_response import FinalResponse
 from mailroom.needs import Need
 from mailroom.outbound_url import OutboundUrl, UrlRefused
@@ -52,8 +52,11 @@ class PeerRefused(Permanent):
     """The receiver is at an address that no request may reach; the message names the rule, never the address."""
 
 
-class NoAnswer(Unavailable):
-    """The receiver could not be reached, or did not answer as HTTP does or in time."""
+class NoAnswer(Exception):
+    """The receiver could not be reached, or did not answer as HTTP does or in time.
+
+    It is one of many, so that this is the matter of what was sent to it alone, and no state of the consumer's.
+    """
 
 
 @dataclass(frozen=True, slots=True)

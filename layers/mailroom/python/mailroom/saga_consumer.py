@@ -26,6 +26,7 @@ from mailroom.saga import (
 )
 from mailroom.saga_row import UNFINISHED, Direction, Outcome, SagaRow, Trouble
 from mailroom.telemetry import LogEvent
+from mailroom.timings import SAGA_PATIENCE
 from mailroom.unit_of_work import UnitOfWork
 
 SAGAS = "sagas"
@@ -58,7 +59,7 @@ def saga_consumer(module: str, sagas: Iterable[Saga[Any]], **options: Any) -> Co
         access=reduce(or_, (each.access for each in definitions.values()), STARTING),
         on=(SagaStepRequested,),
         gives_up=conductor.give_up,
-        **options,
+        **{"patience": SAGA_PATIENCE, **options},
     )
 
 

@@ -39,6 +39,8 @@ class LogEvent(StrEnum):
     MESSAGE_HANDLED = "message handled"
     MESSAGE_REPEATED = "message repeated"
     MESSAGE_FAILED = "message failed"
+    MESSAGE_RENEWED = "message renewed"
+    MESSAGE_NOT_RENEWED = "message not renewed"
     MESSAGE_GIVEN_UP = "message given up"
     NOT_GIVEN_UP = "not given up"
     MESSAGE_NOT_POSTPONED = "message not postponed"

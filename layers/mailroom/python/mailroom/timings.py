@@ -17,7 +17,12 @@ https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.htm
 MAX_VISIBILITY = 43_200
 """Seconds a message may stay hidden, counted from its first receive.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
+SAGA_PATIENCE = 12 * HOUR
+"""How long a step of a saga waits for what sagas depend on: a saga that stands for longer is asked to go on."""
 MAX_QUEUE_RETENTION = 14 * DAY
+MAX_DELAY = 15 * MINUTE
+"""How long a message may be delayed when it is sent.
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
 MIN_POLL_WAIT, MAX_POLL_WAIT = 1, 20
 """How long a receive from SQS may wait; at 0 it would ask without a pause.
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-short-and-long-polling.html"""
@@ -112,17 +117,21 @@ class Timings:
     consumer_backoff: Backoff = field(default=Backoff(base=4 * MINUTE, cap=HOUR, attempts=5))
     outage_to_outlive: float = HOUR
 
+    patience: int = 4 * DAY
+    """How long a message waits at most, since its first failure, for what its consumer depends on: it uses no attempts
+    then."""
+
     saga_stall: int = 14 * HOUR
     """A saga that has not moved for so long is asked to go on: its request was lost, for no message is tried longer."""
     saga_retention: int = 90 * DAY
     """How long the row of a finished saga is kept."""
 
-    source_retention: int = 4 * DAY
+    source_retention: int = 5 * DAY
     dead_letter_retention: int = MAX_QUEUE_RETENTION
     sent_retention: int = 7 * DAY
     discarded_retention: int = 90 * DAY
     idempotency_key_life: int = DAY
-    consumer_record_life: int = (4 + 14 + 7) * DAY
+    consumer_record_life: int = (5 + 14 + 7) * DAY
     file_life: int = 7 * DAY
     """How long a file is kept that was made for a caller."""
     link_life: int = 5 * MINUTE
@@ -142,6 +151,14 @@ class Timings:
     def longest_stay(self, function_timeout: int) -> int:
         """Answer the seconds after which a consumer has handled a message, or given it up."""
         return math.ceil(self.consumer_backoff.longest_span()) + self.visibility(function_timeout)
+
+    def longest_wait(self, function_timeout: int) -> float:
+        """Return the seconds after which a message that failed is delivered again, were nobody to answer for it."""
+        return self.consumer_backoff.longest_delay() + self.visibility(function_timeout)
+
+    def patience_of(self, declared: int | None) -> int:
+        """Return the seconds for which a message of a consumer waits that declares so many: the stage's at most."""
+        return self.patience if declared is None else min(declared, self.patience)
 
     @property
     def late_wake_up(self) -> float:
@@ -229,6 +246,10 @@ class Timings:
             "source_retention > the consumer's whole retry span + visibility",
             self.source_retention > retry_span + self.visibility(self.consumer_timeout),
         )
+        yield (
+            "source_retention > patience + the longest wait between two attempts + visibility",
+            self.source_retention > self.longest_wait(self.consumer_timeout) + self.patience,
+        )
         yield "dead_letter_retention > source_retention", self.dead_letter_retention > self.source_retention
         yield (
             "dead_letter_retention > source_retention + 2 d, or the alarm on expiring dead letters would always sound",
@@ -262,6 +283,10 @@ class Timings:
             self.saga_stall > MAX_VISIBILITY + self.visibility(self.consumer_timeout),
         )
         yield (
+            "saga_stall > a step's patience (43200 s) + the longest wait between two attempts + visibility",
+            self.saga_stall > self.longest_wait(self.consumer_timeout) + SAGA_PATIENCE,
+        )
+        yield (
             "saga_retention >= consumer_record_life",  # so that a late request finds the saga finished
             self.saga_retention >= self.consumer_record_life,
         )
@@ -293,6 +318,7 @@ _LOCAL = Timings(
     relay_backoff=Backoff(base=1, cap=10, attempts=5),
     pause_backoff=Backoff(base=1, cap=5, attempts=5),
     consumer_backoff=Backoff(base=1, cap=10, attempts=5),
+    patience=10 * MINUTE,
     outage_to_outlive=15,
     bus_check_period=2,
     broker_timeout=3,

@@ -8,12 +8,12 @@ from threading import Thread
 from mailroom.consumer import Consumer, ConsumerEdge
 from mailroom.runtime import Runtime
 from mailroom.shutdown import Shutdown
-from mailroom.sources.source import MAX_BATCH, Sink, Source
+from mailroom.sources.source import MAX_BATCH, Queue, Sink
 from mailroom.worker import Worker
 
 
 def workers_of(
-    consumer: Consumer, runtime: Runtime, source: Source, *, count: int, parts: Sink | None = None
+    consumer: Consumer, runtime: Runtime, source: Queue, *, count: int, parts: Sink | None = None
 ) -> list[Worker]:
     """Make workers of a consumer, to work side by side.
 

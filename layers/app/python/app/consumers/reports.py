@@ -11,6 +11,7 @@ from mailroom.consumer import consumer
 from mailroom.failures import Failure
 from mailroom.outbox.event import Event
 from mailroom.telemetry import LogEvent, log
+from mailroom.timings import HOUR
 from mailroom.unit_of_work import UnitOfWork
 
 HEADER = ("id", "name", "created_at", "version")
@@ -36,6 +37,7 @@ def mark_failed(event: Event, failure: Failure, work: UnitOfWork) -> bool:
     memory=1_024,
     batch_size=1,
     max_concurrency=5,
+    patience=2 * HOUR,  # somebody waits for it, and is told when it fails
 )
 def reports(event: ReportRequested, work: UnitOfWork) -> None:
     """Write the file of a report, page by page, and say that it is there."""

@@ -135,7 +135,7 @@ class ConsumerRecords:
         silent_for = epoch_milliseconds(self._runtime.clock.now()) / 1000 - int(row.in_progress_until) / 1000
         failure = Failure.from_json(row.failure) if row.failure else _AT_WORK if silent_for < 0 else ENDED_SILENTLY
         attempts = int(row.attempts or 0)
-        dead = self._runtime.timings.consumer_backoff.is_over(failure, attempts) or silent_for > self._longest_wait
+        dead = self._runtime.timings.consumer_backoff.is_over(failure, attempts) or silent_for > self._longest(failure)
         return DeadLetter(
             id=row.event_id or row.id,
             source=self._consumer,
@@ -164,14 +164,16 @@ class ConsumerRecords:
         life = timedelta(seconds=self._runtime.timings.consumer_record_life)
         return self._runtime.clock.now() - written_at > life - _MARGIN
 
-    @property
-    def _longest_wait(self) -> float:
-        """The seconds after which SQS would have delivered a message again, were it still in the consumer's queue.
+    def _longest(self, failure: Failure) -> float:
+        """Return the seconds after which SQS would have delivered a message again, were it in the consumer's queue.
 
-        Not every message dies of a last failure: SQS also moves one whose deliveries were used up otherwise.
+        Not every message dies of a last failure: SQS also moves one whose deliveries were used up otherwise. One that
+        waits for what is not there may lie in a queue that nobody reads meanwhile.
         """
         timings = self._runtime.timings
-        return timings.consumer_backoff.longest_delay() + timings.visibility(timings.consumer_timeout)
+        if failure.kind is FailureKind.UNAVAILABLE:
+            return timings.source_retention
+        return timings.longest_wait(timings.consumer_timeout)
 
     def _id(self, event_id: str) -> str:
         return record_id(record_prefix(self._consumer), event_id)

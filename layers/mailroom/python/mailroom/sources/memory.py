@@ -111,7 +111,7 @@ class InMemorySource:
     def _add(self, message: Message) -> str:
         message_id = f"message-{next(self._numbers)}"
         now = self._clock.now()
-        visible_from, sent_ms = self._clock.monotonic(), epoch_milliseconds(now)
+        visible_from, sent_ms = self._clock.monotonic() + message.delay, epoch_milliseconds(now)
         self._messages[message_id] = _Message(message_id, message.body, message.tenant, visible_from, sent_ms)
         return message_id
 

@@ -81,10 +81,13 @@ class Message:
         Whose it is. While one tenant holds much of what is in flight, SQS delivers the others' messages first; it is
         no order and no lock. `MessageGroupId`, on a standard queue, is its word:
         https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html
+    delay
+        Seconds before anybody gets it, `MAX_DELAY` at most; a FIFO queue takes none.
     """
 
     body: str
     tenant: str | None = None
+    delay: int = 0
 
 
 class Sink(Protocol):
@@ -96,6 +99,10 @@ class Sink(Protocol):
         What was put before a failure stays: whoever puts all of them again makes duplicates.
         """
         ...
+
+
+class Queue(Source, Sink, Protocol):
+    """A queue that is received from, and put into."""
 
 
 def is_tenant(name: str) -> bool:

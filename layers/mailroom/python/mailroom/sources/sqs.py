@@ -80,8 +80,12 @@ class SqsSource:
         return [outcome for outcome in outcomes if isinstance(outcome, Failure)]
 
 
-def _entry(message: Message) -> dict[str, str]:
-    return {"MessageBody": message.body, **({TENANT: message.tenant} if message.tenant else {})}
+def _entry(message: Message) -> dict[str, Any]:
+    return {
+        "MessageBody": message.body,
+        **({TENANT: message.tenant} if message.tenant else {}),
+        **({"DelaySeconds": message.delay} if message.delay else {}),
+    }
 
 
 def _in_batches(entries: Sequence[dict[str, Any]], call: Callable[[Any], _Answer]) -> dict[str, Failure]:
