@@ -10,12 +10,14 @@ import pytest
 
 from app.owners import Owner
 from mailroom.clients import Call, observed
-from mailroom.lease import HeldLease, Lease, LeaseLost, LeaseRow
+from mailroom.lease import HeldLease, Lease, LeaseLost, LeaseRow, LeaseUnreadable
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died, died, failing, refused, timed_out
+from tests.log_lines import Lines
+from tests.spoilt import Typed, spoil_row
 
 from .conftest import CallCounter
 
@@ -279,3 +281,32 @@ def test_a_memo_is_stored_with_what_a_transaction_writes__or_not_at_all(runtime:
         write_noting({"page": "2"})
     clock.advance(LEASE_OVER)
     assert take(runtime).memo == {"page": "1"}
+
+
+# Rows that cannot be read
+
+
+@pytest.mark.parametrize("memo", [{"S": "{"}, {"S": "[]"}, {"N": "1"}])
+def test_a_memo_that_cannot_be_read_is_forgotten__and_told(runtime: Runtime, memo: Typed, logs: Lines) -> None:
+    take(runtime).release(clean=True)
+    spoil_row(LeaseRow, "the-lease", memo=memo)
+    held = take(runtime)
+    assert (held.memo, held.was_clean) == ({}, True)
+    assert [(line["message"], line["row"]) for line in logs()] == [("row unreadable", "leases the-lease")]
+
+
+def test_whether_it_was_left_clean_is_doubted__where_the_row_does_not_say(runtime: Runtime) -> None:
+    take(runtime).release(clean=True)
+    spoil_row(LeaseRow, "the-lease", clean={"S": "true"})
+    assert not take(runtime).was_clean
+
+
+def test_a_lease_that_nobody_could_ever_take_is_loud__and_says_what_to_do(
+    runtime: Runtime,
+) -> None:
+    take(runtime).release(clean=True)
+    spoil_row(LeaseRow, "the-lease", held_until=None)  # moto cannot compare a text with a number
+    with pytest.raises(LeaseUnreadable, match=r"held_until is .*; set it to the number 0"):
+        Lease("the-lease", runtime).acquire()
+    spoil_row(LeaseRow, "the-lease", held_until={"N": "0"})
+    assert take(runtime).token == 2

@@ -15,10 +15,12 @@ from mailroom.job import JobEdge
 from mailroom.jobs import metrics_export as module
 from mailroom.jobs.metrics_export import metrics_export
 from mailroom.outbox.relay import Relay
+from mailroom.outbox.table import OutboxRow, pending
 from mailroom.runtime import Runtime
 from mailroom.saga_row import SagaRow, Status
 from mailroom.telemetry import Metric
 from mailroom.testing import FakePublisher, LambdaContext, ManualClock, permanent
+from tests.spoilt import Typed, spoil_row
 
 from .outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
 
@@ -161,3 +163,18 @@ def test_a_queue_that_cannot_be_read_fails_the_run__and_nothing_is_reported(
     with pytest.raises(ClientError):
         JobEdge(metrics_export, runtime).run(LambdaContext(50_000))
     assert documents(capsys) == []
+
+
+@pytest.mark.parametrize("created_at", [None, {"S": "yesterday"}, {"N": "1"}])
+def test_what_waits_is_reported__though_the_oldest_row_does_not_say_since_when(
+    runtime: Runtime, deployment: Deployment, outbox: Outbox, clock: ManualClock,
+    capsys: pytest.CaptureFixture[str], created_at: Typed | None,
+) -> None:  # fmt: skip
+    bad = outbox.add()
+    clock.advance(100)
+    outbox.add()
+    clock.advance(50)
+    spoil_row(OutboxRow, pending(SHARD), bad, created_at=created_at)
+    document = export(runtime, capsys)
+    assert document[Metric.OUTBOX_PENDING] == [2]
+    assert document[Metric.OUTBOX_OLDEST_PENDING_SECONDS] == [pytest.approx(50)]

@@ -17,8 +17,9 @@ from mailroom.checked_attributes import (
 )
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import HistoryAttribute
-from mailroom.reading import UNREADABLE, Unreadable, flaw_of, read, readable, row_of
+from mailroom.reading import UNREADABLE, Unreadable, flaw_of, read, row_of
 from mailroom.row import Row
+from tests.log_lines import Lines
 
 
 class Shelf(Row):
@@ -117,11 +118,13 @@ def test_a_failure_of_another_version_is_read() -> None:
     assert Failure.from_json(newer) == FAILURE
 
 
-def test_those_that_can_be_read_are_taken__and_each_of_the_others_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_that_is_passed_over_is_told(logs: Lines) -> None:
     good, bad = read(Shelf, GOOD), read(Shelf, {**GOOD, "id": {"S": "2"}, "times": {"S": "3"}})
-    assert readable([good, bad]) == [good]
-    assert [record.msg for record in caplog.records] == ["row unreadable"]
-    assert (flaw_of(good), row_of(bad).id) == (None, "2")
+    assert isinstance(bad, Unreadable)
+    bad.tell()
+    (line,) = logs()
+    assert (line["message"], line["table"], line["row"].split()[-1]) == ("row unreadable", Shelf.Meta.short_name, "2")
+    assert (flaw_of(good), flaw_of(bad), row_of(bad).id) == (None, bad.failure, "2")
 
 
 def test_a_row_is_shown_with_dynamodbs_types__as_json_values() -> None:

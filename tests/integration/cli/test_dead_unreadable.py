@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from mailroom.consumer import record_prefix
+from mailroom.idempotency import IdempotencyRow, record_id
+from mailroom.lease import LeaseRow
 from mailroom.outbox.listing import find_event
+from mailroom.outbox.relay import lease_name
 from mailroom.outbox.table import OutboxRow
 from mailroom.reading import UNREADABLE
+from tests.spoilt import spoil_row
 
 from ..dead_letters.test_unreadable import die
-from .conftest import Command, Stage
+from ..outbox.conftest import SHARD
+from .conftest import CONSUMER, Command, Stage
+from .test_dead_list import EVENT
 
+OTHER = EVENT.replace("-03", "-05")
+RECORD = record_id(record_prefix(CONSUMER), EVENT)
 WHY = ("--why", "its count was written by hand")
 
 
@@ -80,3 +89,51 @@ def test_it_is_given_up(stage: Stage, mailroom: Command) -> None:
     bad = die(stage, payload=None)
     assert mailroom("dead", "discard", bad, *WHY).code == 0
     assert "No dead letters" in mailroom("dead", "list").out
+
+
+# A consumer's record
+
+
+def die_unreadably(stage: Stage) -> str:
+    """Let a message die at the consumer whose record is spoilt after; answer its event's id."""
+    stage.die_at_consumer(EVENT)
+    spoil_row(IdempotencyRow, RECORD, failure={"S": "?"}, attempts={"S": "1"})
+    stage.reads.catch_up_indexes()
+    return EVENT
+
+
+def test_a_record_that_cannot_be_read_is_listed_as_such__and_the_others_as_they_are(
+    stage: Stage, mailroom: Command
+) -> None:
+    bad = die_unreadably(stage)
+    stage.die_at_consumer(OTHER)
+    letters = {each["id"]: each for each in mailroom("dead", "list", "--json").json["letters"]}
+    assert letters[bad]["failure"]["type"] == UNREADABLE
+    assert letters[OTHER]["failure"]["type"] == "Permanent"
+
+
+def test_what_its_record_cannot_tell_is_sent_again_by_force_alone__and_afresh(stage: Stage, mailroom: Command) -> None:
+    bad = die_unreadably(stage)
+    assert "cannot be read" in mailroom("dead", "redrive", bad, "--source", CONSUMER, *WHY, "--yes").words
+    assert mailroom("dead", "redrive", bad, "--source", CONSUMER, *WHY, "--yes", "--force").code == 0
+    stage.deliver_and_delete()
+    assert stage.effects == 1
+
+
+def test_a_record_that_cannot_be_read_is_shown(stage: Stage, mailroom: Command) -> None:
+    answer = mailroom("dead", "show", die_unreadably(stage))
+    assert answer.code == 0
+    assert f"{CONSUMER} cannot be read" in answer.words
+
+
+# Status
+
+
+def test_a_lease_that_cannot_be_read_is_told__with_the_other_shards(stage: Stage, mailroom: Command) -> None:
+    stage.deploy_functions()
+    die(stage, payload=None)
+    spoil_row(LeaseRow, lease_name(SHARD), held_until={"S": "0"})
+    answer = mailroom("status")
+    assert answer.code == 0
+    assert "The lease of shard 03 cannot be read: held_until is a text (S) and must be a number (N)" in answer.words
+    assert "1 dead" in answer.words

@@ -14,6 +14,7 @@ from mailroom.failures import Permanent
 from mailroom.saga_consumer import SAGAS
 from mailroom.saga_row import SagaRow
 from tests.faults import failing, throttled
+from tests.spoilt import spoil_row
 
 from ..dead_letters.conftest import DEED
 from ..sagas.conftest import BEHAVE, Line, Prepared, line, prepared, raising  # noqa: F401 - fixtures
@@ -224,3 +225,31 @@ def test_every_saga_can_be_shown(sagas: Sagas, mailroom: Command) -> None:
 def test_a_saga_that_is_not_there_is_said_to_be_unknown(mailroom: Command, line: Callable[..., object]) -> None:
     answer = mailroom("saga", "show", "01ARZ3NDEKTSV4RRFFQ69G5FAV")
     assert (answer.code, "there is no saga 01ARZ3NDEKTSV4RRFFQ69G5FAV" in answer.err) == (1, True)
+
+
+# A row that cannot be read
+
+
+def test_one_that_cannot_be_read_is_listed_as_such__among_the_others(sagas: Sagas, mailroom: Command) -> None:
+    spoil_row(SagaRow, sagas["running"], position={"S": "0"}, saga=None)
+    listed = {each["status"]: each for each in mailroom("saga", "list", "--json").json["sagas"]}
+    assert list(listed) == ["stuck", "running", "compensating"]
+    assert listed["running"]["unreadable"] == "position is a text (S) and must be a number (N); saga is missing"
+    assert (listed["running"]["step"], listed["stuck"]["unreadable"]) == (None, None)
+    assert f"{sagas['running']} cannot be read: position is a text (S)" in mailroom("saga", "list").words
+
+
+def test_one_that_cannot_be_read_is_shown_as_it_is__without_its_data(sagas: Sagas, mailroom: Command) -> None:
+    spoil_row(SagaRow, sagas["stuck"], data={"S": '{"secret":'})
+    answer = mailroom("saga", "show", sagas["stuck"])
+    assert answer.code == 0
+    assert "data is no JSON" in answer.words
+    assert "secret" not in answer.out + mailroom("saga", "show", sagas["stuck"], "--json").out
+    assert mailroom("saga", "show", sagas["stuck"], "--data", "--json").json["row"]["data"] == {"S": '{"secret":'}
+
+
+def test_one_that_cannot_be_read_is_not_taken_on(sagas: Sagas, mailroom: Command) -> None:
+    spoil_row(SagaRow, sagas["stuck"], steps={"S": "{}"})
+    answer = mailroom("saga", "retry", sagas["stuck"], *WHY)
+    assert answer.code == 1
+    assert "cannot be read: steps is no list of names: mend its row first" in answer.err

@@ -18,31 +18,20 @@ from mailroom.publishers.publisher import SENT, Outcome
 from mailroom.reading import UNREADABLE
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, transient
+from tests.spoilt import Typed, item_at, spoil_row
 
 from .conftest import SHARD, Outbox
 
-Typed = dict[str, Any]
 MOTOS_LIMIT = 405_000
 """Bytes of an item; DynamoDB takes 409,600."""
 
 
 def spoil(event_id: str, partition: str = pending(SHARD), **changes: Typed | None) -> Typed:
-    """Write over attributes of a row by hand, or take them out; answer the row as it is then."""
-    key: Any = {"partition": {"S": partition}, "event_id": {"S": event_id}}
-    table = OutboxRow.table_name()
-    item: Typed = clients.dynamodb().get_item(TableName=table, Key=key, ConsistentRead=True)["Item"]
-    for name, typed in changes.items():
-        item.pop(name, None)
-        if typed is not None:
-            item[name] = typed
-    clients.dynamodb().put_item(TableName=table, Item=item)
-    return item
+    return spoil_row(OutboxRow, partition, event_id, **changes)
 
 
 def raw(event_id: str, partition: str = DEAD) -> Typed:
-    key: Any = {"partition": {"S": partition}, "event_id": {"S": event_id}}
-    answer = clients.dynamodb().get_item(TableName=OutboxRow.table_name(), Key=key, ConsistentRead=True)
-    return answer.get("Item", {})
+    return item_at(OutboxRow, partition, event_id)
 
 
 SPOILT = {
@@ -237,12 +226,12 @@ def test_a_shard_that_fails_is_told_at_the_end__and_the_others_are_swept(
                 raise RuntimeError("its lease cannot be read")
             return super().drain(shard, **how)
 
-    with pytest.raises(ExceptionGroup, match=f"could not be drained: {broken:02d}") as told:
+    with pytest.raises(ExceptionGroup, match=f"failed at shard {broken:02d}") as told:
         sweep(Broken(runtime, publisher), runtime, deadline=60, out_of_time=lambda: False)
 
     assert [str(each) for each in told.value.exceptions] == ["its lease cannot be read"]
     assert publisher.ids == [here]
-    assert [line.shard for line in caplog.records if line.msg == "relay failed"] == [broken]  # type: ignore[attr-defined]
+    assert [line.shard for line in caplog.records if line.msg == "relay failed"] == [f"{broken:02d}"]  # type: ignore[attr-defined]
 
 
 def test_a_shard_that_cannot_be_looked_into_is_told_at_the_end__and_the_others_are_swept(
@@ -256,7 +245,7 @@ def test_a_shard_that_cannot_be_looked_into_is_told_at_the_end__and_the_others_a
                 raise RuntimeError("cannot look")
             return super().has_mail(shard)
 
-    with pytest.raises(ExceptionGroup, match="could not be drained"):
+    with pytest.raises(ExceptionGroup, match="failed at shard"):
         sweep(Blind(runtime, publisher), runtime, deadline=60, out_of_time=lambda: False)
     assert publisher.ids == [here]
 

@@ -20,6 +20,7 @@ from mailroom.testing import ManualClock
 from tests.faults import Died, failing, throttled
 from tests.log_lines import Lines
 from tests.receiver import Receiver, Visit, listening
+from tests.spoilt import spoil_row
 
 from .conftest import EVENT, LONGER_THAN_ANY_WAIT, TYPES, Line, Subscriber, Verify
 
@@ -461,3 +462,30 @@ def test_every_event_of_a_repository_can_be_subscribed_to(
     line.deliver()
 
     assert sorted(each for each in TYPES for got in receiver.got if each.encode() in got.body) == sorted(TYPES)
+
+
+def test_a_subscription_that_cannot_be_read_keeps_no_other_from_its_delivery__and_is_told(
+    line: Line, subscriber: Subscriber, receiver: Receiver, logs: Lines
+) -> None:
+    bad = subscriber.to(receiver, path="/bad")
+    subscriber.to(receiver, path="/good")
+    spoil_row(Webhook, bad, events={"S": "repo.created"})
+    line.happen()
+    line.deliver()
+    assert [got.path for got in receiver.got] == ["/good"]
+    (told,) = (each for each in logs() if each["message"] == "row unreadable")
+    assert (told["table"], told["row"]) == ("webhooks", f"webhooks {bad}")
+    assert told["failure"] == "events is a text (S) and must be a set of texts (SS)"
+
+
+def test_a_delivery_to_a_webhook_whose_url_cannot_be_read_fails_alone__and_says_why(
+    line: Line, subscriber: Subscriber, receiver: Receiver
+) -> None:
+    bad = subscriber.to(receiver, path="/bad")
+    subscriber.to(receiver, path="/good")
+    spoil_row(Webhook, bad, url={"N": "1"})
+    line.happen()
+    line.deliver()
+    assert [got.path for got in receiver.got] == ["/good"]
+    (record,) = (row for row in IdempotencyRow.scan(consistent_read=True) if row.failing)
+    assert f"webhooks {bad} cannot be read: url is a number (N) and must be a text (S)" in record.failure

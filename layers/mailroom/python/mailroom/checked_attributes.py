@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from typing import Any
 
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute
@@ -79,6 +80,26 @@ class ObjectAttribute(UnicodeAttribute):
         """
         if not isinstance(read_json(value), dict):
             raise Flaw("is no JSON object")
+        return value
+
+
+class ChoiceAttribute(UnicodeAttribute):
+    """One of an enumeration's values."""
+
+    def __init__(self, kind: type[StrEnum], *, null: bool = False) -> None:
+        super().__init__(null=null)
+        self._kind = kind
+
+    def deserialize(self, value: str) -> str:
+        """Return the text.
+
+        Raises
+        ------
+        Flaw
+            If it is none of the values.
+        """
+        if value not in set(self._kind):
+            raise Flaw(f"is none of {', '.join(self._kind)}")
         return value
 
 

@@ -32,8 +32,10 @@ from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from mailroom import clients
 from mailroom.attributes import TTLAttribute
+from mailroom.checked_attributes import CountAttribute, FailureAttribute, MomentAttribute
 from mailroom.clock import epoch_milliseconds, epoch_seconds, timestamp
 from mailroom.failures import Failure, FailureKind, Unavailable, failure_of
+from mailroom.history import HistoryAttribute
 from mailroom.needs import Need
 from mailroom.retry import retry
 from mailroom.row import Row
@@ -72,22 +74,22 @@ class IdempotencyRow(Row):
     expires_at = TTLAttribute()
     fingerprint = UnicodeAttribute(null=True)
     response = UnicodeAttribute(null=True)
-    attempts = NumberAttribute(null=True)
-    failure = UnicodeAttribute(null=True)
+    attempts = CountAttribute(null=True)
+    failure = FailureAttribute(null=True)
     message_id = UnicodeAttribute(null=True)
     failing = UnicodeAttribute(null=True)
     """The consumer that fails at it; only while it does."""
-    failed_at = UnicodeAttribute(null=True)
-    first_failed_at = UnicodeAttribute(null=True)
-    waits = NumberAttribute(null=True)
+    failed_at = MomentAttribute(null=True)
+    first_failed_at = MomentAttribute(null=True)
+    waits = CountAttribute(null=True)
     """How often in a row what the work depends on was not there; none of these is an attempt."""
     event_id = UnicodeAttribute(null=True)
     type = UnicodeAttribute(null=True)
     subject = UnicodeAttribute(null=True)
-    redriven = NumberAttribute(null=True)
+    redriven = CountAttribute(null=True)
     parent = UnicodeAttribute(null=True)
     """The event that this one is the mended copy of."""
-    history = UnicodeAttribute(null=True)
+    history = HistoryAttribute(null=True)
     """What operators did to it; JSON."""
     index = FailingIndex()
 

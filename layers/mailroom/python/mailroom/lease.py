@@ -17,9 +17,11 @@ from botocore.exceptions import ClientError
 from pynamodb.attributes import BooleanAttribute, NumberAttribute, UnicodeAttribute
 
 from mailroom import clients, telemetry
+from mailroom.checked_attributes import ObjectAttribute
 from mailroom.clock import epoch_milliseconds
 from mailroom.failures import Unavailable
 from mailroom.needs import Need
+from mailroom.reading import Unreadable, flaws_of, read, row_of
 from mailroom.retry import retry
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -42,12 +44,16 @@ class LeaseRow(Row):
     """Milliseconds since 1970; 0 when it was given back."""
     clean = BooleanAttribute()
     """Whether the last holder gave it back with nothing left to put right."""
-    memo = UnicodeAttribute(null=True)
+    memo = ObjectAttribute(null=True)
     """What holders tell their successors; JSON."""
 
 
 NEEDS = Need(("dynamodb:UpdateItem",), LeaseRow)
 """What holding a lease takes, and committing under it. No put and no delete: a lease's token must not start again."""
+
+
+class LeaseUnreadable(Exception):
+    """The row of a lease says not until when it is held, so that nobody can take it until somebody mends it."""
 
 
 class LeaseLost(Exception):
@@ -188,7 +194,13 @@ class Lease:
         self._runtime = runtime
 
     def acquire(self) -> HeldLease | None:
-        """Take the lease; None if someone else holds it."""
+        """Take the lease; None if someone else holds it.
+
+        Raises
+        ------
+        LeaseUnreadable
+            If it is not known whether someone else does.
+        """
         runtime = self._runtime
         holder = f"{runtime.random.getrandbits(96):024x}"
         monotonic, until = runtime.clock.monotonic(), _until(runtime)
@@ -196,9 +208,10 @@ class Lease:
             old = _patiently(lambda: self._take(holder, until), runtime)
             token, was_clean = (
                 int(old.get("token", {"N": "0"})["N"]) + 1,
-                old.get("clean", {"BOOL": True})["BOOL"],
+                old.get("clean", {"BOOL": True}).get("BOOL", False),
             )
         except _Refused as error:
+            _check_term(self._name, error.item)
             # Ours after all: the first answer was lost, and the repetition met our own name. What was there
             # before is lost with it, so the successor's caution applies.
             if error.item.get("holder") != {"S": holder}:
@@ -245,8 +258,21 @@ def _until(runtime: Runtime) -> int:
     return epoch_milliseconds(runtime.clock.now() + timedelta(seconds=runtime.timings.lease))
 
 
+def _check_term(name: str, item: dict[str, Any]) -> None:
+    """Refuse to take a lease for held that nobody can ever take: a comparison of other types is never true."""
+    flaws = flaws_of(LeaseRow, item, frozenset({"held_until"}))
+    if flaws:
+        raise LeaseUnreadable(f"the lease {name}: held_until {flaws['held_until']}; set it to the number 0")
+
+
 def _memo(item: dict[str, Any]) -> dict[str, Any]:
-    memo: dict[str, Any] = json.loads(item["memo"]["S"]) if "memo" in item else {}
+    if not item:
+        return {}
+    found = read(LeaseRow, item, without=LeaseRow.get_attributes())
+    if isinstance(found, Unreadable):
+        found.tell()  # what it says is of use, and nothing depends on it
+    written = row_of(found).memo
+    memo: dict[str, Any] = json.loads(written) if written else {}
     return memo
 
 

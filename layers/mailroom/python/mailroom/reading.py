@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +23,10 @@ from mailroom.row import Item, Row
 from mailroom.telemetry import LogEvent, Metric
 
 R = TypeVar("R", bound=Row)
+Key = str | tuple[str, str]
 
+_KEYS_AT_ONCE = 100
+"""https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html"""
 UNREADABLE = "UnreadableRow"
 """The type of the failure that such a row has."""
 
@@ -67,9 +70,9 @@ def read(model: type[R], item: Item, *, without: Collection[str] = ()) -> R | Un
     Parameters
     ----------
     without
-        Attributes that were not asked for, and are therefore not missing.
+        Attributes that may be absent: they were not asked for, or rows of an older version have none.
     """
-    flaws = {name: flaw for name, flaw in flaws_of(model, item).items() if name not in without}
+    flaws = flaws_of(model, item, without=without)
     legible = {name: typed for name, typed in item.items() if name not in flaws or name in model.key_names()}
     row = model.from_raw_data(legible)
     row.read_from = item
@@ -94,17 +97,20 @@ def read_page(
     return found, rows.last_evaluated_key
 
 
-def read_keys(model: type[R], keys: Iterable[Any]) -> list[R | Unreadable[R]]:
+def read_keys(model: type[R], keys: Iterable[Key]) -> list[R | Unreadable[R]]:
     """Return the rows that these keys have, strongly consistent and in no order; keys without a row have none.
 
     Parameters
     ----------
     keys
-        At most 100: hash keys, or pairs of hash and range key.
+        Hash keys, or pairs of hash and range key.
     """
-    wanted = [_key(model, key) for key in dict.fromkeys(keys)]
+    ahead = [_key(model, key) for key in dict.fromkeys(keys)]
     found: list[R | Unreadable[R]] = []
-    while wanted:
+    wanted: list[Any] = []
+    while wanted or ahead:
+        if not wanted:
+            wanted, ahead = ahead[:_KEYS_AT_ONCE], ahead[_KEYS_AT_ONCE:]
         items, unread = model._batch_get_page(  # type: ignore[no-untyped-call]
             wanted, consistent_read=True, attributes_to_get=None
         )
@@ -113,21 +119,26 @@ def read_keys(model: type[R], keys: Iterable[Any]) -> list[R | Unreadable[R]]:
     return found
 
 
-def read_one(model: type[R], hash_key: str, range_key: str | None = None) -> R | Unreadable[R] | None:
-    """Return the row of a key, strongly consistent; None if there is none."""
+def read_one(
+    model: type[R], hash_key: str, range_key: str | None = None, *, without: Collection[str] = ()
+) -> R | Unreadable[R] | None:
+    """Return the row of a key, strongly consistent; None if there is none.
+
+    Parameters
+    ----------
+    without
+        See `read`.
+    """
     answer = model._get_connection().get_item(hash_key, range_key=range_key, consistent_read=True)
-    return read(model, answer["Item"]) if "Item" in answer else None
+    return read(model, answer["Item"], without=without) if "Item" in answer else None
 
 
-def readable(found: Iterable[R | Unreadable[R]]) -> list[R]:
-    """Return the rows that can be read; each of the others is logged and counted."""
-    rows = []
-    for each in found:
-        if isinstance(each, Unreadable):
-            each.tell()
-        else:
-            rows.append(each)
-    return rows
+class RowUnreadable(Exception):
+    """A row that the work needs cannot be read: it will not be, until somebody mends it."""
+
+    def __init__(self, found: Unreadable[Any]) -> None:
+        super().__init__(f"{found.row.label} cannot be read: {found.failure.message}")
+        self.failure = replace(found.failure, message=str(self))
 
 
 def row_of(found: R | Unreadable[R]) -> R:
@@ -147,26 +158,29 @@ def flaw_of(found: Row | Unreadable[Any] | None) -> Failure | None:
     return found.failure if isinstance(found, Unreadable) else None
 
 
-def flaws_of(model: type[Row], item: Item, only: frozenset[str] | None = None) -> dict[str, str]:
+def flaws_of(
+    model: type[Row], item: Item, only: frozenset[str] | None = None, *, without: Collection[str] = ()
+) -> dict[str, str]:
     """Return what is wrong with which attribute of an item.
 
     Parameters
     ----------
     only
         The attributes that matter; None is all that the model has.
+    without
+        Those that may be absent, whatever the model says.
     """
     flaws: dict[str, str] = {}
     for name, kind, required, deserialize in _schema(model, only):
         typed = item.get(name)
         if typed is None or "NULL" in typed:
-            if required:
+            if required and name not in without:
                 flaws[name] = "is missing"
         elif kind not in typed:
             flaws[name] = f"is {_named(next(iter(typed)))} and must be {_named(kind)}"
         elif deserialize is not None and (flaw := _refusal(deserialize, typed[kind])):
             flaws[name] = flaw
-    flaws.update(model.flaws_of_keys(item))
-    return flaws
+    return flaws or model.further_flaws(item)
 
 
 def unreadable(flaws: Mapping[str, str]) -> Failure:
@@ -214,6 +228,6 @@ def _written(value: Any) -> Any:
     return sorted(value)  # DynamoDB's sets come as lists, others' doubles may answer sets
 
 
-def _key(model: type[Row], key: Any) -> dict[str, Any]:
+def _key(model: type[Row], key: Key) -> dict[str, Any]:
     hash_key, range_key = key if isinstance(key, tuple) else (key, None)
     return dict(zip(model.key_names(), model._serialize_keys(hash_key, range_key), strict=False))

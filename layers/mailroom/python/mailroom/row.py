@@ -76,8 +76,8 @@ class Row(Model):
         return row
 
     @classmethod
-    def flaws_of_keys(cls, item: Item) -> dict[str, str]:
-        """Return what is wrong with which key of an item, beyond its type."""
+    def further_flaws(cls, item: Item) -> dict[str, str]:
+        """Return what is wrong with which attribute of an item all of whose attributes can be read each by itself."""
         return {}
 
     @classmethod

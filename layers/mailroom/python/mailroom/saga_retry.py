@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mailroom.dead_letters.letter import Deed
+from mailroom.reading import Unreadable, read_one
 from mailroom.runtime import Runtime
 from mailroom.saga import STARTING, ask_again
 from mailroom.saga_row import SagaRow
@@ -15,18 +16,18 @@ class NotRetried(Exception):
     """A saga is finished, or moved at this very moment; nothing was written."""
 
 
-def find(saga_id: str) -> SagaRow:
-    """Answer a saga, strongly consistent.
+def find(saga_id: str) -> SagaRow | Unreadable[SagaRow]:
+    """Answer a saga, strongly consistent, be it one that cannot be read.
 
     Raises
     ------
     NothingKnown
         If there is none.
     """
-    try:
-        return SagaRow.get(saga_id, consistent_read=True)
-    except SagaRow.DoesNotExist as error:
-        raise NothingKnown(f"there is no saga {saga_id}: there never was, or it ended long ago") from error
+    found = read_one(SagaRow, saga_id)
+    if found is None:
+        raise NothingKnown(f"there is no saga {saga_id}: there never was, or it ended long ago")
+    return found
 
 
 def retry(saga_id: str, deed: Deed, runtime: Runtime) -> SagaRow:
@@ -40,9 +41,11 @@ def retry(saga_id: str, deed: Deed, runtime: Runtime) -> SagaRow:
     NothingKnown
         If there is no such saga.
     NotRetried
-        If it is finished, or somebody else was faster.
+        If it is finished or cannot be read, or somebody else was faster.
     """
     row = find(saga_id)
+    if isinstance(row, Unreadable):
+        raise NotRetried(f"the saga {saga_id} cannot be read: {row.failure.message}: mend its row first")
     if row.unfinished is None:
         raise NotRetried(f"the saga {saga_id} is {row.status}: there is nothing left to do")
     work = UnitOfWork(runtime, STARTING)

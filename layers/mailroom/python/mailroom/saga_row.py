@@ -11,9 +11,17 @@ from pynamodb.attributes import NumberAttribute, UnicodeAttribute
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
 from mailroom.attributes import TTLAttribute
+from mailroom.checked_attributes import (
+    ChoiceAttribute,
+    FailureAttribute,
+    Flaw,
+    JsonAttribute,
+    MomentAttribute,
+    read_json,
+)
 from mailroom.dead_letters.letter import Deed
 from mailroom.failures import Failure
-from mailroom.row import SubjectRow
+from mailroom.row import Item, SubjectRow
 
 
 class Status(StrEnum):
@@ -133,6 +141,30 @@ class Transition:
         return (self.step, self.direction, self.outcome) == (other.step, other.direction, other.outcome)
 
 
+class _StepsAttribute(UnicodeAttribute):
+    """The names of a saga's steps."""
+
+    def deserialize(self, value: str) -> str:
+        """Return the text."""
+        names = read_json(value)
+        if not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise Flaw("is no list of names")
+        return value
+
+
+class _TransitionsAttribute(UnicodeAttribute):
+    """What happened to a saga."""
+
+    def deserialize(self, value: str) -> str:
+        """Return the text."""
+        try:
+            for each in read_json(value):
+                Transition.from_dict(each)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise Flaw("is no list of transitions") from None
+        return value
+
+
 class UnfinishedIndex(GlobalSecondaryIndex["SagaRow"]):  # type: ignore[no-untyped-call]
     """The sagas that are not finished, by status, those that have not moved for longest first; sparse."""
 
@@ -155,28 +187,36 @@ class SagaRow(SubjectRow):
     id = UnicodeAttribute(hash_key=True)
     saga = UnicodeAttribute()
     """The definition's name."""
-    steps = UnicodeAttribute()
+    steps = _StepsAttribute()
     """The names of its steps when it was started; JSON."""
-    data = UnicodeAttribute()
+    data = JsonAttribute()
     owner_id = UnicodeAttribute(null=True)
     """Who may see it."""
-    status = UnicodeAttribute()
-    direction = UnicodeAttribute()
+    status = ChoiceAttribute(Status)
+    direction = ChoiceAttribute(Direction)
     position = NumberAttribute()
     """Of the step that is being done or undone; past the end once completed, before the first once compensated."""
-    failure = UnicodeAttribute(null=True)
+    failure = FailureAttribute(null=True)
     """Why it compensates."""
-    trouble = UnicodeAttribute(null=True)
+    trouble = ChoiceAttribute(Trouble, null=True)
     """Why it is stuck, while it is; and below what went wrong and the request that died of it."""
-    trouble_failure = UnicodeAttribute(null=True)
+    trouble_failure = FailureAttribute(null=True)
     trouble_request = UnicodeAttribute(null=True)
-    history = UnicodeAttribute(default="[]")
-    created_at = UnicodeAttribute()
-    updated_at = UnicodeAttribute()
+    history = _TransitionsAttribute(default="[]")
+    created_at = MomentAttribute()
+    updated_at = MomentAttribute()
     unfinished = UnicodeAttribute(null=True)
     """The status, while it is not finished."""
     expires_at = TTLAttribute(null=True)
     index = UnfinishedIndex()
+
+    @classmethod
+    def further_flaws(cls, item: Item) -> dict[str, str]:
+        """Return what is wrong with the position: it is that of no step, though there is one to be done or undone."""
+        if "S" not in item.get("unfinished", {}) or not {"position", "steps"} <= item.keys():
+            return {}
+        steps, position = json.loads(item["steps"]["S"]), json.loads(item["position"]["N"])
+        return {} if position in range(len(steps)) else {"position": "is that of no step"}
 
     @property
     def step_names(self) -> list[str]:

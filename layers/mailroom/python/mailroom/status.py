@@ -24,6 +24,8 @@ from mailroom.outbox.event import SHARDS
 from mailroom.outbox.relay import lease_name as relay_lease
 from mailroom.outbox.table import OutboxRow, pending
 from mailroom.outbox.turn import PAUSED_UNTIL
+from mailroom.reading import Unreadable, flaw_of, flaws_of, read_keys, row_of
+from mailroom.row import Item
 from mailroom.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 COUNTED_TO = 10_000
 """Where counting stops: a count that reaches it means "so many or more"."""
 
+_LOOKED_AT = 10
+"""Pending rows that are looked at for one that says since when it waits."""
 _VISIBLE, _IN_FLIGHT = "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
 _DELAYED = "ApproximateNumberOfMessagesDelayed"
 
@@ -48,6 +52,8 @@ class ShardStatus:
         Set while the relay leaves the shard alone because the destination is down.
     holder, held_until
         Set while a relay is at work on it.
+    unreadable
+        Why its lease cannot be read, which tells of pauses and holders; None if it can.
     """
 
     shard: int
@@ -56,6 +62,7 @@ class ShardStatus:
     paused_until: str | None
     holder: str | None
     held_until: str | None
+    unreadable: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Answer it as JSON values."""
@@ -154,24 +161,39 @@ def job_status(runtime: Runtime, deployment: Deployment) -> list[JobStatus]:
     return [_job(name, leases.get(job_lease(name)), runtime, deployment) for name in deployment.jobs]
 
 
-def _shard(shard: int, lease: LeaseRow | None, runtime: Runtime) -> ShardStatus:
+def _shard(shard: int, lease: Leased, runtime: Runtime) -> ShardStatus:
     now = timestamp(runtime.clock.now())
     paused_until = _memo(lease).get(PAUSED_UNTIL)
-    held = lease is not None and _is_held(lease, runtime)
-    oldest = _oldest_pending_at(shard)
+    held = _is_held(lease, runtime)
+    waits, oldest = _oldest_pending(shard)
+    flaw = flaw_of(lease)
     return ShardStatus(
         shard=shard,
-        pending=0 if oldest is None else _count_pending(shard),
+        pending=_count_pending(shard) if waits else 0,
         oldest_pending_at=oldest,
         paused_until=paused_until if paused_until is not None and paused_until > now else None,
-        holder=lease.holder if lease and held else None,
-        held_until=_written(int(lease.held_until)) if lease and held else None,
+        holder=row_of(lease).holder if lease and held else None,
+        held_until=_written(int(row_of(lease).held_until)) if lease and held else None,
+        unreadable=flaw.message if flaw else None,
     )
 
 
-def _oldest_pending_at(shard: int) -> str | None:
-    oldest = next(_query(_pending_of(shard), reading="created_at", up_to=1), None)
-    return oldest["created_at"]["S"] if oldest else None
+def _oldest_pending(shard: int) -> tuple[bool, str | None]:
+    """Answer whether anything waits, and when the oldest was written that says so: others are set aside soon."""
+    items: list[dict[str, Any]] = []
+    for up_to in (1, _LOOKED_AT):
+        items = list(_query(_pending_of(shard), reading="event_id, created_at", up_to=up_to))
+        for item in items:
+            if not flaws_of(OutboxRow, {**_pending_key(shard), **item}, frozenset({"created_at"})):
+                written_at: str = item["created_at"]["S"]
+                return True, written_at
+        if len(items) < up_to:
+            break
+    return bool(items), None
+
+
+def _pending_key(shard: int) -> Item:
+    return {"partition": {"S": pending(shard)}}
 
 
 def _count_pending(shard: int) -> int:
@@ -190,33 +212,47 @@ def _consumer(name: str, deployment: Deployment) -> ConsumerStatus:
         queued=counts[_VISIBLE] + counts[_DELAYED],
         in_flight=counts[_IN_FLIGHT],
         failing=len(failing),
-        failing_since=min((each["first_failed_at"]["S"] for each in failing if each), default=None),
+        failing_since=min(filter(None, map(_first_failed_at, failing)), default=None),
         dead=depths[dead],
         undelivered=depths[undelivered] if undelivered else 0,
         enabled=start_of(deployment, name).enabled,
     )
 
 
-def _job(name: str, lease: LeaseRow | None, runtime: Runtime, deployment: Deployment) -> JobStatus:
+def _first_failed_at(item: Item) -> str | None:
+    if "first_failed_at" not in item or flaws_of(IdempotencyRow, item, frozenset({"first_failed_at"})):
+        return None
+    first: str = item["first_failed_at"]["S"]
+    return first
+
+
+def _job(name: str, lease: Leased, runtime: Runtime, deployment: Deployment) -> JobStatus:
     start = start_of(deployment, name)
     last = _memo(lease).get(LAST_RUN, {})
-    running = lease is not None and _is_held(lease, runtime)
+    running = _is_held(lease, runtime)
     failure = last.get("failure")
-    if lease is not None and lease.held_until and not running:
+    if lease is not None and row_of(lease).held_until and not running:
         failure = "the last run ended without a word: timed out or killed"
+    if flaw := flaw_of(lease):
+        failure = f"its lease cannot be read: {flaw.message}"
     return JobStatus(name, start.enabled, start.schedule, running, last.get("ended_at"), failure)
 
 
-def _leases(names: list[str]) -> dict[str, LeaseRow]:
-    return {row.name: row for row in LeaseRow.batch_get(names, consistent_read=True)}
+Leased = LeaseRow | Unreadable[LeaseRow] | None
 
 
-def _is_held(lease: LeaseRow, runtime: Runtime) -> bool:
-    return int(lease.held_until) > epoch_milliseconds(runtime.clock.now())
+def _leases(names: list[str]) -> dict[str, LeaseRow | Unreadable[LeaseRow]]:
+    return {row_of(each).name: each for each in read_keys(LeaseRow, names)}
 
 
-def _memo(lease: LeaseRow | None) -> dict[str, Any]:
-    memo: dict[str, Any] = json.loads(lease.memo) if lease and lease.memo else {}
+def _is_held(lease: Leased, runtime: Runtime) -> bool:
+    until = row_of(lease).held_until if lease is not None else None
+    return until is not None and int(until) > epoch_milliseconds(runtime.clock.now())
+
+
+def _memo(lease: Leased) -> dict[str, Any]:
+    written = row_of(lease).memo if lease is not None else None
+    memo: dict[str, Any] = json.loads(written) if written else {}
     return memo
 
 

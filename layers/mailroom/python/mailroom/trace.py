@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -13,6 +13,7 @@ from mailroom import clients
 from mailroom.clock import epoch_milliseconds
 from mailroom.consumer import MESSAGE, record_prefix
 from mailroom.dead_letters.letter import BECAME, OUTBOX, Action
+from mailroom.dead_letters.records import Record
 from mailroom.deployment import Deployment
 from mailroom.failures import Failure
 from mailroom.history import read_history
@@ -20,7 +21,7 @@ from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, INPROGRESS, Idempote
 from mailroom.outbox.event import shard_of_subject
 from mailroom.outbox.listing import find_event
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
-from mailroom.reading import Unreadable, flaw_of, row_of
+from mailroom.reading import Unreadable, flaw_of, read_keys, row_of
 from mailroom.runtime import Runtime
 
 _SEARCHED_PAGES = 5
@@ -64,6 +65,7 @@ class RecordState(StrEnum):
     """By an operator."""
     REPLACED = "replaced"
     """By an operator, with a mended copy."""
+    UNREADABLE = "cannot be read"
 
 
 _AFTER = {Action.DISCARD.value: RecordState.GIVEN_UP, Action.EDIT.value: RecordState.REPLACED}
@@ -200,13 +202,14 @@ class Tracer:
         """Answer what is known of one event, be it nothing."""
         found = find_event(event_id)
         row = row_of(found) if found else None
-        records = list(self._records(event_id))
-        rows: list[OutboxRow | IdempotencyRow] = [*([row] if row else []), *records]
+        records = self._records(event_id)
+        about = [row_of(each) for each in records]
+        rows: list[OutboxRow | IdempotencyRow] = [*([row] if row else []), *about]
         steps = [step for record in records for step in self._record_steps(record)]
         return TracedEvent(
             id=event_id,
-            type=row.type if row else next((each.type for each in records if each.type), None),
-            subject=row.subject if row else next((each.subject for each in records if each.subject), None),
+            type=row.type if row else next((each.type for each in about if each.type), None),
+            subject=row.subject if row else next((each.subject for each in about if each.subject), None),
             place=row.partition if row else None,
             unreadable=flaw_of(found),
             row=found.document() if isinstance(found, Unreadable) else None,
@@ -246,7 +249,7 @@ class Tracer:
             ProjectionExpression="last_event_id",
             ConsistentRead=True,
         )["Items"]
-        return max((row["last_event_id"]["S"] for row in rows if "last_event_id" in row), default=None)
+        return max((each["S"] for row in rows if "S" in (each := row.get("last_event_id", {}))), default=None)
 
     def _latest_by_search(self, subject: str) -> str | None:
         shard = shard_of_subject(subject)
@@ -255,15 +258,16 @@ class Tracer:
 
     # The consumers
 
-    def _records(self, event_id: str) -> Iterable[IdempotencyRow]:
-        names = self._deployment.consumers
-        ids = {record_id(record_prefix(name), event_id): name for name in names}
-        found = {row.id: row for row in IdempotencyRow.batch_get(list(ids), consistent_read=True)} if ids else {}
+    def _records(self, event_id: str) -> list[Record]:
+        ids = [record_id(record_prefix(name), event_id) for name in self._deployment.consumers]
+        found = {row_of(each).id: each for each in read_keys(IdempotencyRow, ids)}
         return [found[each] for each in ids if each in found]
 
-    def _record(self, row: IdempotencyRow) -> ConsumerRecord:
-        failure = self._failure_of(row)
-        return ConsumerRecord(_consumer_of(row), self._state_of(row, failure), int(row.attempts or 0), failure)
+    def _record(self, found: Record) -> ConsumerRecord:
+        row, flaw = row_of(found), flaw_of(found)
+        failure = flaw or self._failure_of(row)
+        state = RecordState.UNREADABLE if flaw else self._state_of(row, failure)
+        return ConsumerRecord(_consumer_of(row), state, int(row.attempts or 0), failure)
 
     def _state_of(self, row: IdempotencyRow, failure: Failure | None) -> RecordState:
         if row.status == COMPLETED:
@@ -283,13 +287,17 @@ class Tracer:
         over = int(row.in_progress_until) <= epoch_milliseconds(self._runtime.clock.now())
         return ENDED_SILENTLY if row.status == INPROGRESS and over else None
 
-    def _record_steps(self, row: IdempotencyRow) -> Iterator[Step]:
-        name, failure, attempts = _consumer_of(row), self._failure_of(row), int(row.attempts or 0)
+    def _record_steps(self, found: Record) -> Iterator[Step]:
+        row = row_of(found)
+        failure = flaw_of(found) or self._failure_of(row)
+        name, attempts = _consumer_of(row), int(row.attempts or 0)
         yield from _deeds(row.history, name)
         if row.first_failed_at and row.first_failed_at != row.failed_at:
             yield Step(row.first_failed_at, name, StepKind.FAILED, "for the first time")
         if row.failed_at and failure:
             yield Step(row.failed_at, name, StepKind.FAILED, f"{_attempts(attempts)}: {_said(failure)}")
+        if isinstance(found, Unreadable):
+            return
         # The record is to live so long from the moment at which its last attempt began; only the second is known,
         # and written so it sorts after what is known to have happened within it.
         life = timedelta(seconds=self._runtime.timings.consumer_record_life)

@@ -19,6 +19,7 @@ from mailroom.outbox.event import Envelope, Event, EventIds, Part, payload_of
 from mailroom.outbox.limits import check_size
 from mailroom.outbox.table import OutboxRow
 from mailroom.parts import Parts
+from mailroom.reading import RowUnreadable, Unreadable, read_one, read_page
 from mailroom.row import Row, SubjectRow
 from mailroom.runtime import Runtime
 from mailroom.sources.source import Sink
@@ -131,20 +132,34 @@ class UnitOfWork:
         ------
         NotDeclared
             If the declaration does not read or write the model.
+        RowUnreadable
+            If what an attribute holds is not what the model says.
         """
         _declared(model in self._access.reads + self._access.writes, model, "reads")
-        try:
-            return model.get(hash_key, range_key, consistent_read=True)
-        except model.DoesNotExist:
-            return None
+        found = read_one(model, hash_key, range_key, without=model.get_attributes())
+        if isinstance(found, Unreadable):
+            raise RowUnreadable(found)
+        return found
 
     def page(
-        self, model: type[M], index: Index[M], hash_key: str, *, after: Mapping[str, Any] | None, limit: int
+        self,
+        model: type[M],
+        index: Index[M],
+        hash_key: str,
+        *,
+        after: Mapping[str, Any] | None,
+        limit: int,
+        unreadable: Callable[[Unreadable[M]], None] = Unreadable.tell,
     ) -> tuple[list[M], dict[str, Any] | None]:
         """Read one page of an index, and the key that the next page starts after; None after the last one.
 
         An index follows its table within moments: a row may be missing yet, or be there still. The next page may
         turn out empty.
+
+        Parameters
+        ----------
+        unreadable
+            Called for each row that cannot be read, which is not on the page; as a rule it is logged and counted.
 
         Raises
         ------
@@ -152,8 +167,13 @@ class UnitOfWork:
             If the declaration does not read or write the model.
         """
         _declared(model in self._access.reads + self._access.writes, model, "reads")
-        found = index.query(hash_key, limit=limit, last_evaluated_key=None if after is None else dict(after))
-        return list(found), found.last_evaluated_key
+        rows = index.query(hash_key, limit=limit, last_evaluated_key=None if after is None else dict(after))
+        found, following = read_page(model, rows, without=model.get_attributes())
+        for each in found:
+            if isinstance(each, Unreadable):
+                unreadable(each)
+        rows_read = [each for each in found if not isinstance(each, Unreadable)]
+        return rows_read, None if following is None else dict(following)
 
     def save(self, row: Row, *, condition: Condition | None = None, refused: Exception | None = None) -> None:
         """Write a new or changed row; one that events are about is written under its version.

@@ -18,6 +18,7 @@ from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.desk import deed
 from mailroom.failures import Failure
 from mailroom.paging import page_of
+from mailroom.reading import Unreadable, flaw_of, read_page, row_of
 from mailroom.saga_consumer import SAGAS
 from mailroom.saga_retry import find, retry
 from mailroom.saga_row import UNFINISHED, Direction, SagaRow, Status, Trouble
@@ -62,6 +63,9 @@ def show_command(
     """Show what happened to each step, why it compensates, and what to do if it is stuck."""
     with operating(stage, as_json=as_json) as operator:
         row = find(saga_id)
+        if isinstance(row, Unreadable):
+            operator.answer({**_summary(row), "row": _without_data(row.document(), data)}, *_unreadable(row, data))
+            return
         ways = _ways_out(row, operator)
         operator.answer(_document(row, ways, data=data), *_shown(row, ways, operator.now), *_data(row, data))
 
@@ -83,18 +87,24 @@ def retry_command(
         operator.answer(document, paragraph(f"{row.saga} {row.id} is {row.status}: {_place(row)} is asked for again."))
 
 
-def _read(status: str, cursor: str | None, limit: int) -> tuple[list[SagaRow], str | None]:
+Found = SagaRow | Unreadable[SagaRow]
+
+
+def _read(status: str, cursor: str | None, limit: int) -> tuple[list[Found], str | None]:
     start = read_cursor(cursor, id=None, unfinished=status, updated_at=None)
-    found = SagaRow.index.query(status, limit=limit, page_size=limit, last_evaluated_key=start)
-    return list(found), write_cursor(found.last_evaluated_key)
+    rows = SagaRow.index.query(status, limit=limit, page_size=limit, last_evaluated_key=start)
+    found, following = read_page(SagaRow, rows)
+    return found, write_cursor(following)
 
 
-def _summary(row: SagaRow) -> dict[str, Any]:
+def _summary(found: Found) -> dict[str, Any]:
+    row, flaw = row_of(found), flaw_of(found)
     return {
         "id": row.id,
         "saga": row.saga,
         "status": row.status,
-        "step": row.step_name if row.status in UNFINISHED else None,
+        "unreadable": flaw.message if flaw else None,
+        "step": row.step_name if flaw is None and row.status in UNFINISHED else None,
         "direction": row.direction,
         "owner_id": row.owner_id,
         "failure": json.loads(row.failure) if row.failure else None,
@@ -139,14 +149,34 @@ def _ways_out(row: SagaRow, operator: Operator) -> _WaysOut | None:
     return _WaysOut(f"mailroom dead redrive {row.trouble_request} --source {SAGAS} {mended}", anew)
 
 
-def _listed(rows: Sequence[SagaRow], now: datetime) -> Iterator[RenderableType]:
+def _listed(rows: Sequence[Found], now: datetime) -> Iterator[RenderableType]:
     if not rows:
         yield paragraph("No such sagas: all are finished.")
         return
     yield columns(
         ("id", "saga", "status", "step", "last moved"),
-        ((row.id, row.saga, row.status, _place(row), age(row.updated_at, now)) for row in rows),
+        (_cells(each, now) for each in rows),
     )
+    for each in rows:
+        if isinstance(each, Unreadable):
+            yield paragraph(f"{each.row.id} cannot be read: {each.failure.message}")
+
+
+def _cells(found: Found, now: datetime) -> tuple[str, ...]:
+    row = row_of(found)
+    place = "?" if isinstance(found, Unreadable) else _place(found)
+    return (row.id, row.saga or "?", row.status or "?", place, age(row.updated_at, now))
+
+
+def _without_data(row: dict[str, Any], data: bool) -> dict[str, Any]:
+    return {name: typed for name, typed in row.items() if data or name != "data"}
+
+
+def _unreadable(found: Unreadable[SagaRow], data: bool) -> Iterator[RenderableType]:
+    yield heading(f"{found.row.id} cannot be read")
+    yield paragraph(found.failure.message, indent=2)
+    shown = _without_data(found.document(), data)
+    yield facts((name, json.dumps(typed, ensure_ascii=False)) for name, typed in sorted(shown.items()))
 
 
 def _place(row: SagaRow) -> str:

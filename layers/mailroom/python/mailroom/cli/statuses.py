@@ -49,10 +49,13 @@ def _outbox(shards: Sequence[ShardStatus], dead: int, now: datetime) -> Iterator
     pending = sum(each.pending for each in shards)
     some_more = any(each.pending >= COUNTED_TO for each in shards)
     yield heading(f"Outbox: {pending:,}{'+' if some_more else ''} pending, {or_more(dead, COUNTED_TO)} dead")
-    telling = [each for each in shards if each.pending or each.paused_until or each.holder]
+    telling = [each for each in shards if each.pending or each.paused_until or each.holder or each.unreadable]
     if telling:
         head = ("shard", "pending", "oldest", "paused for", "held by")
         yield columns(head, (_shard_cells(each, now) for each in telling), numbers=("pending",))
+    for each in telling:
+        if each.unreadable:
+            yield paragraph(f"The lease of shard {each.shard:02d} cannot be read: {each.unreadable}")
     if quiet := len(shards) - len(telling):
         yield paragraph(f"{count(quiet, 'shard is', 'shards are')} empty and at rest.")
 

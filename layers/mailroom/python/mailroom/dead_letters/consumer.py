@@ -8,12 +8,13 @@ from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import DeadLetter
 from mailroom.dead_letters.queue import DeadMessage
 from mailroom.dead_letters.queued import QueuedLetters
-from mailroom.dead_letters.records import ConsumerRecords
+from mailroom.dead_letters.records import ConsumerRecords, Record
 from mailroom.deployment import DEAD, Deployment
 from mailroom.failures import Failure, FailureKind
 from mailroom.idempotency import ENDED_SILENTLY, INPROGRESS, IdempotencyRow
 from mailroom.needs import Need
 from mailroom.paging import page_of
+from mailroom.reading import read_page, row_of
 from mailroom.runtime import Runtime
 
 _RECORDS, _QUEUE = "records", "queue"
@@ -54,23 +55,23 @@ class ConsumerLetters(QueuedLetters):
 
     def get(self, event_id: str) -> DeadLetter | None:
         """Return what is known of one event or message that fails."""
-        row = self.records.get(event_id)
-        return self.records.letter(row) if row and row.failing else None
+        found = self.records.get(event_id)
+        return self.records.letter(found) if found and row_of(found).failing else None
 
     def _recorded(self, start: str | None, limit: int) -> tuple[list[DeadLetter], str | None]:
         key = read_cursor(start, id=None, failing=self.name, failed_at=None)
         rows = IdempotencyRow.index.query(self.name, limit=limit, page_size=limit, last_evaluated_key=key)
-        letters = [self.records.letter(row) for row in rows]
-        return letters, write_cursor(rows.last_evaluated_key)
+        found, following = read_page(IdempotencyRow, rows)
+        return [self.records.letter(each) for each in found], write_cursor(following)
 
-    def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter:
+    def _letter(self, message: DeadMessage, record: Record | None) -> DeadLetter:
         shown = super()._letter(message, record)
-        if record is None or not record.failing:
+        if record is None or not row_of(record).failing:
             return shown
         return replace(self.records.letter(record), payload=shown.payload)
 
-    def _is_listed(self, record: IdempotencyRow | None) -> bool:
-        return record is not None and record.failing is not None
+    def _is_listed(self, record: Record | None) -> bool:
+        return record is not None and row_of(record).failing is not None
 
     def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:
         if record is None:

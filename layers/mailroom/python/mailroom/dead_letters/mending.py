@@ -66,7 +66,7 @@ def mended_copy(found: Found, payload: str | None, mended: Mended, deed: Deed, r
     if unsendable := first_unsendable(text):
         raise EventRefused(f"the character U+{ord(unsendable):04X} cannot be sent")
     # The copy's id is later than the event's; one that is no event's id says nothing of its time.
-    before = row.after if OutboxRow.flaws_of_keys(item_of(found)) else row.event_id
+    before = row.after if OutboxRow.further_flaws(item_of(found)) else row.event_id
     event_id, moment = EventIds(runtime.clock, runtime.random).next(row.subject, before)
     envelope = Envelope(
         id=event_id,

@@ -11,12 +11,13 @@ from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import Action, DeadLetter, Deed, Fate, Result, Search
 from mailroom.dead_letters.mending import mended_message
 from mailroom.dead_letters.queue import LOOKED_AT, DeadLetterQueue, DeadMessage, never
-from mailroom.dead_letters.records import ConsumerRecords, became_of
+from mailroom.dead_letters.records import ConsumerRecords, Record, became_of
 from mailroom.dead_letters.taking import Taker
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.outbox.event import Envelope
+from mailroom.reading import flaw_of, row_of
 from mailroom.runtime import Runtime
 from mailroom.sources.source import TENANT
 
@@ -162,8 +163,8 @@ class QueuedLetters:
         doubt = self.doubt(event_id)
         if doubt is not None and not force:
             return Result(event_id, self.name, doubt, "it might run twice: use force if that is meant")
-        if doubt is Fate.SUCCEEDED_BEFORE:
-            self.records.forget_success(event_id)
+        if doubt in {Fate.SUCCEEDED_BEFORE, Fate.UNREADABLE}:
+            self.records.forget(event_id)
         return None
 
     def _send(self, body: str, tenant: str | None) -> None:
@@ -176,25 +177,25 @@ class QueuedLetters:
         found = ((message, records.get(message.id)) for message in messages)
         return [self._letter(message, record) for message, record in found if not self._is_listed(record)]
 
-    def _letter(self, message: DeadMessage, record: IdempotencyRow | None) -> DeadLetter:
-        about = message.envelope
+    def _letter(self, message: DeadMessage, record: Record | None) -> DeadLetter:
+        about, row = message.envelope, None if record is None else row_of(record)
         return DeadLetter(
             id=message.id,
             source=self.name,
             state="dead",
             type=about.type if about else "?",
             subject=about.subject if about else None,
-            failure=_reason_not_to(record) or self._failure_of(message, record),
-            attempts=self._attempts_at(message, record),
+            failure=flaw_of(record) or _reason_not_to(row) or self._failure_of(message, row),
+            attempts=self._attempts_at(message, row),
             died_at=timestamp(message.sent_at),
-            redriven=int(record.redriven or 0) if record else 0,
+            redriven=int(row.redriven or 0) if row else 0,
             expires_at=self.records.leaves_at(message.sent_at),
-            history=read_history(record.history) if record else [],
+            history=read_history(row.history) if row else [],
             doubt=self.records.doubt_of(record, message.id),
             payload=about.payload if about else message.body,
         )
 
-    def _is_listed(self, record: IdempotencyRow | None) -> bool:
+    def _is_listed(self, record: Record | None) -> bool:
         """Answer whether a list tells of what this is the record of."""
         raise NotImplementedError
 

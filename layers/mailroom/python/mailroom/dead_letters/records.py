@@ -17,12 +17,16 @@ from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, FAILED, IdempotencyRow, record_id
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope, moment_of_id
+from mailroom.reading import Unreadable, flaw_of, read_keys, read_one, row_of
 from mailroom.runtime import Runtime
 
 _AT_WORK = Failure(FailureKind.TRANSIENT, "InProgress", "another attempt is at work")
 _MARGIN = timedelta(days=1)
 """More than clocks can differ, of the age by which a record may have been forgotten."""
 _CONDITION = "ConditionalCheckFailedException"
+
+
+Record = IdempotencyRow | Unreadable[IdempotencyRow]
 
 
 def became_of(record: IdempotencyRow) -> str | None:
@@ -49,27 +53,26 @@ class ConsumerRecords:
         self._consumer = consumer
         self._runtime = runtime
 
-    def get(self, event_id: str) -> IdempotencyRow | None:
+    def get(self, event_id: str) -> Record | None:
         """Return the record of an event."""
-        try:
-            return IdempotencyRow.get(self._id(event_id), consistent_read=True)
-        except IdempotencyRow.DoesNotExist:
-            return None
+        return read_one(IdempotencyRow, self._id(event_id))
 
-    def of(self, event_ids: Iterable[str]) -> dict[str, IdempotencyRow]:
+    def of(self, event_ids: Iterable[str]) -> dict[str, Record]:
         """Return the records that there are, by event."""
         ids = {self._id(event_id): event_id for event_id in event_ids}
-        return {ids[row.id]: row for row in IdempotencyRow.batch_get(list(ids), consistent_read=True)} if ids else {}
+        return {ids[row_of(each).id]: each for each in read_keys(IdempotencyRow, ids)}
 
     def doubt(self, event_id: str) -> Fate | None:
         """Return why sending it again may make its effect happen twice; None if nothing says so."""
         return self.doubt_of(self.get(event_id), event_id)
 
-    def doubt_of(self, record: IdempotencyRow | None, event_id: str) -> Fate | None:
+    def doubt_of(self, record: Record | None, event_id: str) -> Fate | None:
         """Return the same by a record that was read already.
 
         A record outlives every message: an event without one that is younger than records get was never begun.
         """
+        if isinstance(record, Unreadable):
+            return Fate.UNREADABLE
         if record is not None:
             if record.status == COMPLETED:
                 return Fate.SUCCEEDED_BEFORE
@@ -79,21 +82,26 @@ class ConsumerRecords:
     def fate(self, event_id: str) -> Failure | bool | None:
         """Return what became of an event: True is handled, a failure is one, None is not known yet."""
         row = self.get(event_id)
+        if isinstance(row, Unreadable):
+            return row.failure
         if row is None or row.status == COMPLETED:
             return None if row is None else True
         return Failure.from_json(row.failure) if row.failure and row.failing else None
 
-    def forget_success(self, event_id: str) -> None:
-        """Delete the record that would keep the consumer from running it again."""
+    def forget(self, event_id: str) -> None:
+        """Delete the record that would keep the consumer from running it again: it succeeded, or cannot be read."""
+        unreadable = isinstance(self.get(event_id), Unreadable)
+        row = IdempotencyRow
         try:
-            IdempotencyRow(self._id(event_id)).delete(condition=IdempotencyRow.status == COMPLETED)
+            row(self._id(event_id)).delete(condition=row.id.exists() if unreadable else row.status == COMPLETED)
         except DeleteError as error:
             if error.cause_response_code != _CONDITION:
                 raise  # otherwise it is gone already, as after a lost answer to this same call, or at work again
 
     def remember(self, message: DeadMessage, action: Action, deed: Deed, *, became: str | None = None) -> None:
         """Note the deed, and take the letter off the list unless the consumer has a later message already."""
-        record = self.get(message.id) or self.begin(message.id, message.envelope, message_id=message.message_id)
+        found = self.get(message.id) or self.begin(message.id, message.envelope, message_id=message.message_id)
+        record = row_of(found)
         row = IdempotencyRow
         failure = Failure.from_json(record.failure) if record.failure else None
         history = remembered(record.history, action, deed, failure, int(record.attempts or 0), became=became)
@@ -130,12 +138,15 @@ class ConsumerRecords:
             return IdempotencyRow.get(record.id, consistent_read=True)
         return record
 
-    def letter(self, row: IdempotencyRow) -> DeadLetter:
-        """Show a record as a letter."""
-        silent_for = epoch_milliseconds(self._runtime.clock.now()) / 1000 - int(row.in_progress_until) / 1000
-        failure = Failure.from_json(row.failure) if row.failure else _AT_WORK if silent_for < 0 else ENDED_SILENTLY
+    def letter(self, found: Record) -> DeadLetter:
+        """Show a record as a letter; of one that cannot be read it is not known whether it is being tried."""
+        row = row_of(found)
         attempts = int(row.attempts or 0)
-        dead = self._runtime.timings.consumer_backoff.is_over(failure, attempts) or silent_for > self._longest(failure)
+        failure, dead = flaw_of(found), True
+        if failure is None:
+            failure, silent_for = self._failure_of(row)
+            over = self._runtime.timings.consumer_backoff.is_over(failure, attempts)
+            dead = over or silent_for > self._longest(failure)
         return DeadLetter(
             id=row.event_id or row.id,
             source=self._consumer,
@@ -149,6 +160,12 @@ class ConsumerRecords:
             expires_at=self.leaves_at(moment(row.first_failed_at)) if row.first_failed_at else None,
             history=read_history(row.history),
         )
+
+    def _failure_of(self, row: IdempotencyRow) -> tuple[Failure, float]:
+        silent_for = epoch_milliseconds(self._runtime.clock.now()) / 1000 - int(row.in_progress_until) / 1000
+        if row.failure:
+            return Failure.from_json(row.failure), silent_for
+        return _AT_WORK if silent_for < 0 else ENDED_SILENTLY, silent_for
 
     def leaves_at(self, sent_at: datetime) -> datetime:
         """Return when SQS deletes a dead letter for good."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mailroom.dead_letters.letter import DeadLetter
 from mailroom.dead_letters.queue import DeadMessage
 from mailroom.dead_letters.queued import QueuedLetters
-from mailroom.dead_letters.records import ConsumerRecords
+from mailroom.dead_letters.records import ConsumerRecords, Record
 from mailroom.deployment import UNDELIVERED, Deployment
 from mailroom.failures import Failure, FailureKind, failure_of_code
 from mailroom.idempotency import IdempotencyRow
@@ -36,7 +36,7 @@ class UndeliveredLetters(QueuedLetters):
         """Return None: no list tells of them."""
         return None
 
-    def _is_listed(self, record: IdempotencyRow | None) -> bool:
+    def _is_listed(self, record: Record | None) -> bool:
         return False
 
     def _failure_of(self, message: DeadMessage, record: IdempotencyRow | None) -> Failure:

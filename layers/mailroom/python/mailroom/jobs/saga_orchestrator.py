@@ -7,11 +7,12 @@ from datetime import timedelta
 
 from mailroom import telemetry
 from mailroom.clock import timestamp
+from mailroom.guard import Guard
 from mailroom.job import JobContext, job
 from mailroom.saga import STARTING, ask_again
 from mailroom.saga_row import SagaRow, Status
 from mailroom.schedule import Every
-from mailroom.telemetry import LogEvent
+from mailroom.telemetry import LogEvent, Metric
 from mailroom.unit_of_work import RowChanged, UnitOfWork
 
 RESUMED_AT_MOST = 100
@@ -20,12 +21,21 @@ RESUMED_AT_MOST = 100
 
 @job(schedule=Every(minutes=1), writes=STARTING.writes, publishes=STARTING.publishes, timeout=50)
 def saga_orchestrator(work: JobContext) -> None:
-    """Ask again for the step at which each stalled saga stands; what is stuck waits for an operator instead."""
+    """Ask again for the step at which each stalled saga stands; what is stuck waits for an operator instead.
+
+    Raises
+    ------
+    ExceptionGroup
+        At its end, if some could not be asked for.
+    """
     stalled_since = timestamp(work.now() - timedelta(seconds=work.runtime.timings.saga_stall))
+    guard = Guard(LogEvent.SAGA_NOT_RESUMED, Metric.SAGAS_NOT_RESUMED)
     for saga_id in _stalled(stalled_since, work):
         if work.out_of_time():
-            return
-        resume(saga_id, stalled_since, work)
+            break
+        with guard.over(saga_id=saga_id):
+            resume(saga_id, stalled_since, work)
+    guard.tell()
 
 
 def _stalled(since: str, work: JobContext) -> Iterator[str]:
@@ -39,9 +49,12 @@ def resume(saga_id: str, stalled_since: str, work: UnitOfWork) -> None:
     row = work.get(SagaRow, saga_id)
     if row is None or row.unfinished in (None, Status.STUCK) or row.updated_at >= stalled_since:
         return
-    ask_again(row, work)
     try:
+        ask_again(row, work)
         work.commit()
     except RowChanged:
         work.forget()
         telemetry.log(LogEvent.SAGA_REQUEST_IGNORED, saga=row.saga, saga_id=row.id, status=row.status)
+    except Exception:
+        work.forget()  # what was collected for this one is not for the next one to commit
+        raise

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, Self
 
 from mailroom import lease, telemetry
+from mailroom.guard import Guard
 from mailroom.lease import Lease, LeaseLost
 from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import SHARDS
@@ -92,36 +92,6 @@ class Relay:
         return bool(page.events) or page.cursor is not None
 
 
-class ShardGuard:
-    """Keeps one shard's trouble from the others: each is logged and counted at once, all are raised at the end."""
-
-    def __init__(self) -> None:
-        self._errors: dict[int, Exception] = {}
-
-    @contextmanager
-    def over(self, shard: int) -> Iterator[None]:
-        """Work at a shard in the block; what it raises ends the block alone."""
-        try:
-            yield
-        except Exception as error:
-            telemetry.log_error(LogEvent.RELAY_FAILED, error, shard=shard)
-            telemetry.count(Metric.SHARDS_FAILED)
-            error.add_note(f"in shard {shard:02d}")
-            self._errors[shard] = error
-
-    def tell(self) -> None:
-        """Raise what went wrong, if anything did.
-
-        Raises
-        ------
-        ExceptionGroup
-            With the latest error of each shard that failed.
-        """
-        if self._errors:
-            shards = ", ".join(f"{shard:02d}" for shard in sorted(self._errors))
-            raise ExceptionGroup(f"shards that could not be drained: {shards}", list(self._errors.values()))
-
-
 def shards_with_mail(records: Iterable[dict[str, Any]]) -> list[int]:
     """Answer the shards that a batch of stream records tells of, each once."""
     partitions = {record["dynamodb"]["Keys"]["partition"]["S"] for record in records}
@@ -140,10 +110,10 @@ def relay_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, An
     def handler(event: dict[str, Any], context: Any) -> None:
         runtime = runtime_once()
         relay, deadline = runtime.use(Relay), runtime.deadline(context)
-        guard = ShardGuard()
+        guard = Guard(LogEvent.RELAY_FAILED, Metric.SHARDS_FAILED)
         with telemetry.flushed_metrics():
             for shard in shards_with_mail(event["Records"]):
-                with guard.over(shard):
+                with guard.over(shard=f"{shard:02d}"):
                     relay.drain(shard, deadline=deadline)
         guard.tell()
 

@@ -6,10 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
+from mailroom.guard import Guard
 from mailroom.outbox.event import SHARDS
-from mailroom.outbox.relay import Relay, ShardGuard
+from mailroom.outbox.relay import Relay
 from mailroom.outbox.turn import Drained, Walk
 from mailroom.runtime import Runtime
+from mailroom.telemetry import LogEvent, Metric
 
 
 def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Callable[[], bool]) -> int:
@@ -29,7 +31,7 @@ def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Calla
     ExceptionGroup
         At its end, if something went wrong in a shard: the others were swept.
     """
-    clock, sent, guard = runtime.clock, 0, ShardGuard()
+    clock, sent, guard = runtime.clock, 0, Guard(LogEvent.RELAY_FAILED, Metric.SHARDS_FAILED)
     while True:
         round_sent, next_due = _round(relay, runtime, deadline, out_of_time, guard)
         sent += round_sent
@@ -53,7 +55,7 @@ def _nap(runtime: Runtime, seconds: float, out_of_time: Callable[[], bool]) -> b
 
 
 def _round(
-    relay: Relay, runtime: Runtime, deadline: float, out_of_time: Callable[[], bool], guard: ShardGuard
+    relay: Relay, runtime: Runtime, deadline: float, out_of_time: Callable[[], bool], guard: Guard
 ) -> tuple[int, datetime | None]:
     start = runtime.random.randrange(SHARDS)
     walks = {shard % SHARDS: Walk() for shard in range(start, start + SHARDS)}
@@ -61,7 +63,7 @@ def _round(
     sent, dues = 0, []
     while waiting and not out_of_time():
         shard, turn = waiting.popleft(), Drained()
-        with guard.over(shard):
+        with guard.over(shard=f"{shard:02d}"):
             turn = relay.drain(shard, walk=walks[shard], pages=1, deadline=deadline)
         sent += turn.sent
         if turn.next_due is not None:
@@ -71,7 +73,7 @@ def _round(
     return sent, min(dues, default=None)
 
 
-def _has_mail(relay: Relay, shard: int, guard: ShardGuard) -> bool:
-    with guard.over(shard):
+def _has_mail(relay: Relay, shard: int, guard: Guard) -> bool:
+    with guard.over(shard=f"{shard:02d}"):
         return relay.has_mail(shard)
     return False

@@ -97,7 +97,7 @@ class OutboxRow(Row):
         return self.partition.partition("#")[0]
 
     @classmethod
-    def flaws_of_keys(cls, item: Item) -> dict[str, str]:
+    def further_flaws(cls, item: Item) -> dict[str, str]:
         """Return what is wrong with the event's id: it names no shard, or another one than its partition."""
         partition, event_id = item["partition"]["S"], item["event_id"]["S"]
         try:
