@@ -17,6 +17,7 @@ from mailroom.idempotency import Idempotency, StillRunning, Superseded, Taken, t
 from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Envelope, Event, Part
 from mailroom.patience import Judged, Renewal, as_it_counts
+from mailroom.returns import flaw_of, returned
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 from mailroom.sources.source import MAX_RECEIVES, Queue, Sink, longest_hiding, receives_of
@@ -68,6 +69,9 @@ class Consumer(Declaration):
     patience: int | None = None
 
     def __post_init__(self) -> None:
+        self.check_function()
+        if self.gives_up is not None and (flaw := flaw_of(self.gives_up, bool)):
+            raise DeclarationError(f"{self.name}: {flaw}")
         for field, low, high in (("batch_size", 1, 10_000), ("max_concurrency", 2, 1_000)):
             if not low <= getattr(self, field) <= high:
                 raise DeclarationError(f"{self.name}: {field} is {getattr(self, field)}, not within {low} and {high}")
@@ -397,7 +401,9 @@ class _Attempt:
             return False
         try:
             event, work = self._read(), self._unit_of_work()
-            settled = self._declaration.gives_up(event, failure, work)
+            settled = returned(
+                self._declaration.gives_up(event, failure, work), bool, by=f"{self._declaration.name}'s gives_up"
+            )
             work.commit(completes=settled)
         except Exception as error:
             telemetry.log_error(LogEvent.NOT_GIVEN_UP, error, **self.facts())

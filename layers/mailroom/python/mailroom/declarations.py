@@ -6,9 +6,11 @@ import importlib
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, Protocol, TypeVar
 
 from mailroom.needs import Access
+from mailroom.returns import flaw_of, returned
 
 DECLARATION_VARIABLE = "MAILROOM_DECLARATION"
 """Names the declaration that a deployed function runs, as `module:attribute`."""
@@ -38,7 +40,7 @@ class Declaration:
 
     name: str
     module: str
-    function: Callable[..., None] = field(repr=False)
+    function: Callable[..., object] = field(repr=False)
     access: Access
     timeout: int | None = None
     memory: int = 256
@@ -49,8 +51,25 @@ class Declaration:
         return f"{self.module}:{self.name}"
 
     def __call__(self, *args: Any) -> None:
-        """Call the declared function itself, as its own tests do."""
-        self.function(*args)
+        """Call the declared function itself, as its own tests do.
+
+        Raises
+        ------
+        WrongReturn
+            If it returns anything: an answer that says "not done" would pass for done.
+        """
+        returned(self.function(*args), NoneType, by=self.name)
+
+    def check_function(self) -> None:
+        """See that the function can be one that does its work when it is called, and returns nothing.
+
+        Raises
+        ------
+        DeclarationError
+            If it is not.
+        """
+        if flaw := flaw_of(self.function, NoneType):
+            raise DeclarationError(f"{self.module}: {flaw}")
 
 
 class Named(Protocol):

@@ -42,6 +42,7 @@ class Job(Declaration):
     schedule: Schedule
 
     def __post_init__(self) -> None:
+        self.check_function()
         checked_schedule(self.schedule, of=self.name)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from types import NoneType
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,7 @@ from mailroom.declarations import DeclarationError
 from mailroom.failures import Failure, Permanent, failure_of
 from mailroom.needs import Access, Port
 from mailroom.outbox.event import Event
+from mailroom.returns import flaw_of, returned
 from mailroom.row import Row
 from mailroom.saga_row import Direction, Outcome, SagaRow, Status
 from mailroom.telemetry import LogEvent, Metric
@@ -154,6 +156,9 @@ class Saga(Generic[D]):
                     f"the saga {self.name}: {step.name} reaches outside and has no compensation,"
                     " so that it makes no difference: give it one or leave it out"
                 )
+        for act in (act for step in self.steps for act in (step.action, step.compensation) if act is not None):
+            if flaw := flaw_of(act, NoneType, self.data):
+                raise DeclarationError(f"the saga {self.name}: {flaw}")
 
     @property
     def step_names(self) -> list[str]:
@@ -175,6 +180,19 @@ class Saga(Generic[D]):
             return self.data.model_validate_json(row.data)
         except ValidationError as error:
             raise DefinitionChanged(f"{row.saga} cannot read its data: {failure_of(error).message}") from error
+
+    def perform(self, row: SagaRow, data: D, call: StepCall) -> D | None:
+        """Do or undo the step at which one of its sagas stands, and return the data of the steps after it.
+
+        Raises
+        ------
+        WrongReturn
+            If the step's function returned anything else.
+        """
+        step, direction = self.steps[int(row.position)], Direction(row.direction)
+        changed = step.act(direction)(data, call)
+        by = f"the saga {self.name}: the {direction.value} of its step {step.name}"
+        return returned(changed, NoneType, self.data, by=by)
 
     def undone_after(self, position: int) -> int | None:
         """Answer the position of the next step to undo, at this position or before it; None if there is none."""

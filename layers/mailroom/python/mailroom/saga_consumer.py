@@ -78,10 +78,9 @@ class Conductor:
         row = _wanted(event, work)
         if row is None:
             return
-        definition, direction = self._definition_of(row), Direction(row.direction)
+        definition = self._definition_of(row)
         data = definition.read(row)
-        call = StepCall(work, row.id, row.token, row.why_it_compensates)
-        changed = definition.steps[int(row.position)].act(direction)(data, call)
+        changed = definition.perform(row, data, StepCall(work, row.id, row.token, row.why_it_compensates))
         if changed is not None:
             row.data = written(changed)
         go_on(definition, row, work)

@@ -24,10 +24,11 @@ from mailroom.http.precondition import HEADER as IF_MATCH
 from mailroom.http.problem import FieldError, Problem, ProblemKind
 from mailroom.http.problem_table import ProblemTable
 from mailroom.http.query import Query, read_query
-from mailroom.http.reply import Answer
+from mailroom.http.reply import Answer, Reply
 from mailroom.http.route import Route
 from mailroom.idempotency import Idempotency
 from mailroom.needs import Access
+from mailroom.returns import returned
 from mailroom.runtime import Runtime
 from mailroom.settings import Auth
 from mailroom.telemetry import LogEvent, Metric
@@ -185,7 +186,7 @@ class Edge:
             cursors=Cursors.of(route.name, asked.caller),
             if_match=asked.if_match,
         )
-        answer = route.function(*asked.inputs, call, **request.arguments).answer()
+        answer = returned(route.function(*asked.inputs, call, **request.arguments), Reply, by=route.name).answer()
         if route.commits:
             _commit(work, answer, asked.if_match)
         return answer

@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+from mailroom.returns import WrongReturn
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -32,11 +34,19 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def answer(self) -> Answer:
-        """Write the reply as an answer."""
+        """Write the reply as an answer.
+
+        Raises
+        ------
+        WrongReturn
+            If its body is no model.
+        """
         named = {"Location": self.location, "ETag": self.etag}
         headers = {**self.headers, **{name: value for name, value in named.items() if value is not None}}
         if self.body is None:
             return Answer(self.status, headers, None)
+        if not isinstance(self.body, BaseModel):
+            raise WrongReturn(f"the body of a Reply must be a pydantic model or None, not {type(self.body).__name__}")
         return Answer(self.status, {"Content-Type": "application/json", **headers}, self.body.model_dump_json())
 
 

@@ -17,6 +17,7 @@ from mailroom.http.kinds import NOT_FOUND
 from mailroom.http.problem import FieldError, Problem
 from mailroom.http.query import Query
 from mailroom.http.reply import Reply
+from mailroom.returns import flaw_of
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -66,7 +67,7 @@ class Route:
     ------
     DeclarationError
         If the function does not take exactly the command and the query (if there are any), the call, and the
-        placeholders.
+        placeholders, or cannot return a reply.
     """
 
     method: Method
@@ -79,6 +80,8 @@ class Route:
     versioned: bool = False
 
     def __post_init__(self) -> None:
+        if flaw := flaw_of(self.function, Reply):
+            raise DeclarationError(f"{self.name}: {flaw}")
         wanted = [*self.placeholders]
         found = list(inspect.signature(self.function).parameters)[self._leading :]
         if sorted(found) != sorted(wanted):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from mailroom import telemetry
 from mailroom.clock import moment, timestamp
@@ -13,7 +14,7 @@ from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.lease import HeldLease, LeaseLost
 from mailroom.outbox.lanes import Lanes
 from mailroom.outbox.table import BATCH_WRITE, PAGE_SIZE, OutboxTable, PendingEvent, pending, sent
-from mailroom.publishers.publisher import Outcome, Publisher, Sent, batches
+from mailroom.publishers.publisher import Outcome, Publisher, Sent, batches, outcomes_of
 from mailroom.row import Item
 from mailroom.runtime import Runtime
 from mailroom.telemetry import LogEvent, Metric
@@ -281,9 +282,8 @@ class Turn:
                 return
             self._ensure()
             group = loads[start : start + SIDE_BY_SIDE]
-            answers = self._threads.map(self._publisher.publish, group) if len(group) > 1 else map(
-                self._publisher.publish, group
-            )  # fmt: skip
+            send = partial(outcomes_of, self._publisher)
+            answers = self._threads.map(send, group) if len(group) > 1 else map(send, group)
             outcomes = [outcome for answer in answers for outcome in answer]
             answered = [(next(waiting), outcome) for outcome in outcomes]
             yield from sorted(answered, key=lambda pair: not isinstance(pair[1], Sent))

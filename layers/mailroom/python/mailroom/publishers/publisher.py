@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
-from mailroom.failures import Failure
+from mailroom.failures import Failure, FailureKind
 from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.place import Place
+from mailroom.returns import WrongReturn
 
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
@@ -170,6 +171,21 @@ class Destination:
                 f"publishing to {place.scheme}://… needs the module {error.name}: "
                 f"pip install 'mailroom[{kind.layer}]', or on Lambda the layer {kind.layer}"  # both are called the same
             ) from error
+
+
+def outcomes_of(publisher: Publisher, batch: Sequence[Envelope]) -> list[Outcome]:
+    """Publish one batch within the limits, and return the outcome of each event at its position.
+
+    An answer that fits no events is a verdict on the call, as when the destination is down: the shard pauses, no
+    attempt is used, and what was taken all the same goes out again with its id.
+    """
+    answer: Any = publisher.publish(batch)
+    if isinstance(answer, list) and len(answer) == len(batch) and all(isinstance(each, Outcome) for each in answer):
+        return answer
+    told = f"{len(answer)} entries" if isinstance(answer, list) else type(answer).__name__
+    by = f"{type(publisher).__name__}.publish"
+    message = f"{by} must return a list with Sent or a Failure for each of {len(batch)} events, not {told}"
+    return [Failure(FailureKind.UNAVAILABLE, WrongReturn.__name__, message)] * len(batch)
 
 
 def batches(events: Sequence[Envelope], publisher: Publisher) -> Iterator[list[Envelope]]:
