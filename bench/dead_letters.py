@@ -35,11 +35,12 @@ from rich.table import Table
 
 from app.events import RepoCreated
 from mailroom.cli.dead_list import list_dead
-from mailroom.cli.listing import Filter
 from mailroom.cli.operator import Operator
 from mailroom.clock import SystemClock, timestamp
 from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.filter import Filter
 from mailroom.dead_letters.letter import OUTBOX, Deed
+from mailroom.dead_letters.queue import LOOKED_AT
 from mailroom.dead_letters.redrive import Plan, Redrive
 from mailroom.deployment import Deployment
 from mailroom.failures import Failure, FailureKind
@@ -107,7 +108,7 @@ class CannedDeath(CannedAws):
         number = 0 if cursor is None else _place_of(cursor["event_id"]["S"])[0] + 1
         if "IndexName" in asked or number >= self.pages:
             return response({"Items": [], "Count": 0, "ScannedCount": 0})
-        assert asked["Limit"] == PAGE
+        assert asked["Limit"] in {PAGE, LOOKED_AT}
         page = f'{self._page},"LastEvaluatedKey":{self._key}}}'
         return headed(page.replace(PAGE_NUMBER, f"{number:08d}").encode())
 

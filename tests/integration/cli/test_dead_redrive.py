@@ -269,3 +269,39 @@ def test_messages_in_which_no_event_can_be_read_are_redriven_too(stage: Stage, m
     assert letter["id"].startswith("message/")
     answer = mailroom("dead", "redrive", letter["id"], *WHY, "--yes", "--json")
     assert fates(answer) == {letter["id"]: "done"}
+
+
+# Filters and limits
+
+
+def test_a_limit_sends_the_oldest__and_says_that_more_is_left(stage: Stage, mailroom: Command) -> None:
+    ids = stage.die_in_outbox(3)
+    assert (
+        "Would redrive 2 letters, and leave more"
+        in mailroom("dead", "redrive", "--all", "--limit", "2", "--dry-run").out
+    )
+    answer = mailroom("dead", "redrive", "--all", "--limit", "2", *WHY, "--yes", "--json")
+    assert (answer.code, fates(answer), answer.json["plan"]["more"]) == (0, dict.fromkeys(ids[:2], "done"), True)
+    assert mailroom("dead", "redrive", ids[2], "--limit", "2", *WHY, "--yes").code == 2
+
+
+def test_filters__by_subject_and_by_moments(stage: Stage, mailroom: Command) -> None:
+    (first,) = stage.die_in_outbox()
+    stage.clock.advance(3_600)
+    (second,) = stage.die_in_outbox()
+
+    def meant(*options: str) -> list[str]:
+        plan = mailroom("dead", "redrive", "--dry-run", "--json", *options).json["plan"]
+        return [each["id"] for each in plan["ids"]]
+
+    assert meant("--after", "2030-01-01T00:30Z") == [second]
+    assert meant("--before", "2030-01-01T01:30+01:00") == [first]
+    assert meant("--after", "2030-01-01T00:30Z", "--before", "2030-01-01T00:45Z") == []
+    assert meant("--before", "2030-01-02T00:00Z", "--older-than", "30m") == [first]
+    assert meant("--subject", "no/such") == []
+    assert len(mailroom("dead", "list", "--json", "--after", "2030-01-01T00:30Z").json["letters"]) == 1
+
+
+@pytest.mark.parametrize("moment", ["", "yesterday", "2030-01-01T00:00", "08:00Z"])
+def test_a_moment_that_is_none_or_has_no_time_zone_is_wrong_usage(mailroom: Command, moment: str) -> None:
+    assert mailroom("dead", "list", "--after", moment).code == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -10,9 +10,10 @@ import typer
 from mailroom.cli import dead_edit, dead_list, dead_redrive, tracing
 from mailroom.cli.durations import BadDuration, parse_duration
 from mailroom.cli.foreground import APPLICATION, ApplicationOption
-from mailroom.cli.listing import Filter
-from mailroom.cli.operator import JsonOption, StageOption, WhyOption, operating, read_reason
+from mailroom.cli.operator import JsonOption, Operator, StageOption, WhyOption, operating, read_reason
 from mailroom.cli.planning import plan_of
+from mailroom.clock import aware
+from mailroom.dead_letters.filter import Filter, so_long_ago
 from mailroom.dead_letters.mending import Mended
 
 app = typer.Typer(no_args_is_help=True, help="See what died, mend it, send it again or give it up.")
@@ -25,6 +26,13 @@ def _duration(text: str) -> timedelta:
         raise typer.BadParameter(str(error)) from error
 
 
+def _moment(text: str) -> datetime:
+    try:
+        return aware(datetime.fromisoformat(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}: write it like 2030-01-31T08:00Z") from error
+
+
 SourceOption = Annotated[str | None, typer.Option("--source", help="`outbox`, a consumer's name, or NAME-undelivered.")]
 TypeOption = Annotated[str | None, typer.Option("--type", help="An event type, e.g. repo.created.")]
 FingerprintOption = Annotated[str | None, typer.Option("--fingerprint", help="Those that failed alike.")]
@@ -32,6 +40,29 @@ AgeOption = Annotated[
     timedelta | None,
     typer.Option("--older-than", parser=_duration, metavar="AGE", help="Dead for longer: 90s, 15m, 2h, 3d."),
 ]
+SubjectOption = Annotated[str | None, typer.Option("--subject", help="What it is about, e.g. repos/42.")]
+AfterOption = Annotated[
+    datetime | None,
+    typer.Option("--after", parser=_moment, metavar="MOMENT", help="Died not before: 2030-01-31T08:00Z."),
+]
+BeforeOption = Annotated[
+    datetime | None, typer.Option("--before", parser=_moment, metavar="MOMENT", help="Died not after.")
+]
+
+
+def _filter(
+    operator: Operator,
+    type_: str | None,
+    subject: str | None,
+    fingerprint: str | None,
+    older_than: timedelta | None,
+    after: datetime | None,
+    before: datetime | None,
+) -> Filter:
+    until = [each for each in (before, older_than and so_long_ago(operator.now, older_than)) if each]
+    return Filter.of(
+        type_=type_, subject=subject, fingerprint=fingerprint, after=after, before=min(until, default=None)
+    )
 
 
 @app.command("list")
@@ -39,8 +70,11 @@ def list_command(  # noqa: PLR0913, PLR0917 - each is an option of the command
     stage: StageOption,
     source: SourceOption = None,
     type_: TypeOption = None,
+    subject: SubjectOption = None,
     fingerprint: FingerprintOption = None,
     older_than: AgeOption = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Letters on a page.")] = 100,
     cursor: Annotated[str | None, typer.Option("--cursor", help="Where the last page ended.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every page.")] = False,
@@ -52,7 +86,7 @@ def list_command(  # noqa: PLR0913, PLR0917 - each is an option of the command
     with operating(stage, as_json=as_json) as operator:
         dead_list.list_dead(
             operator,
-            Filter.of(operator.now, type_=type_, fingerprint=fingerprint, age=older_than),
+            _filter(operator, type_, subject, fingerprint, older_than, after, before),
             source=source,
             cursor=cursor,
             limit=None if all_ else limit,
@@ -83,9 +117,13 @@ def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the comman
     ] = None,
     source: SourceOption = None,
     type_: TypeOption = None,
+    subject: SubjectOption = None,
     fingerprint: FingerprintOption = None,
     older_than: AgeOption = None,
+    after: AfterOption = None,
+    before: BeforeOption = None,
     all_: Annotated[bool, typer.Option("--all", help="Everything that is dead.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many at most, the oldest first.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent, and do nothing.")] = False,
     canary: Annotated[bool, typer.Option("--canary", help="1, 10, 100, the rest; stop at the old failure.")] = False,
     rate: Annotated[float | None, typer.Option("--rate", min=0.01, help="Letters a second at most.")] = None,
@@ -98,8 +136,8 @@ def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the comman
         raise typer.BadParameter("say why: it stays in the letters' history", param_hint="--why")
     with operating(stage, as_json=as_json) as operator:
         asks = not dry_run and dead_redrive.must_be_agreed(yes=yes)
-        wanted = Filter.of(operator.now, type_=type_, fingerprint=fingerprint, age=older_than)
-        plan = plan_of(operator.desk, ids or [], wanted, source=source, all_=all_)
+        wanted = _filter(operator, type_, subject, fingerprint, older_than, after, before)
+        plan = plan_of(operator.desk, ids or [], wanted, source=source, all_=all_, limit=limit)
         if not plan.letters:
             dead_redrive.say_nothing_is_meant(operator, dry_run=dry_run)
         elif dry_run:

@@ -13,9 +13,10 @@ from rich.text import Text
 from mailroom.cli.depths import depths_beside, show_depths
 from mailroom.cli.durations import write_duration
 from mailroom.cli.layout import count, heading, paragraph
-from mailroom.cli.listing import Filter, Lister, Listing
+from mailroom.cli.listing import Lister, Listing
 from mailroom.cli.operator import Operator
 from mailroom.dead_letters.desk import Group, groups
+from mailroom.dead_letters.filter import Filter
 from mailroom.dead_letters.letter import DeadLetter
 
 _IDS_SHOWN = 5

@@ -90,11 +90,12 @@ def document_of(plan: Plan) -> dict[str, Any]:
         "succeeded": sorted(plan.succeeded),
         "forgotten": sorted(plan.forgotten),
         "expiring": sorted(plan.expiring),
+        "more": plan.more,
     }
 
 
 def _shown(plan: Plan, words: str, *, force: bool, ids: int) -> Iterator[RenderableType]:
-    yield heading(f"{words} {count(len(plan.letters), 'letter')}")
+    yield heading(f"{words} {count(len(plan.letters), 'letter')}" + (", and leave more" if plan.more else ""))
     yield facts((source, f"{number:,}") for source, number in plan.by_source.items())
     need = "with --force they run again" if force else "they need --force"
     for those, what in (

@@ -3,49 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 
-from mailroom.clock import timestamp
 from mailroom.cursor import BadCursor
 from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.filter import Filter
 from mailroom.dead_letters.letter import DeadLetter
 from mailroom.dead_letters.queue import LOOKED_AT
 
 _READ = 1_000
 """Letters that one answer looks through at most in search of those that a filter keeps."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which letters are meant; what is None does not matter."""
-
-    type: str | None = None
-    fingerprint: str | None = None
-    died_until: str | None = None
-
-    @classmethod
-    def of(
-        cls, now: datetime, *, type_: str | None = None, fingerprint: str | None = None, age: timedelta | None = None
-    ) -> Filter:
-        """Make one that knows what "older than" means now."""
-        try:
-            until = None if age is None else timestamp(now - age)
-        except OverflowError:
-            until = ""
-        return cls(type=type_, fingerprint=fingerprint, died_until=until)
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether it keeps everything."""
-        return self == Filter()
-
-    def keeps(self, letter: DeadLetter) -> bool:
-        """Answer whether a letter is meant."""
-        return (
-            self.type in (None, letter.type)
-            and self.fingerprint in (None, letter.failure.fingerprint)
-            and (self.died_until is None or letter.died_at <= self.died_until)
-        )
 
 
 @dataclass(slots=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mailroom.cli.errors import UsageError
-from mailroom.cli.listing import Filter
 from mailroom.dead_letters.desk import Desk
+from mailroom.dead_letters.filter import Filter
 from mailroom.dead_letters.letter import OUTBOX
 from mailroom.dead_letters.redrive import Plan
 
 
-def plan_of(desk: Desk, ids: Sequence[str], wanted: Filter, *, source: str | None, all_: bool) -> Plan:
+def plan_of(
+    desk: Desk, ids: Sequence[str], wanted: Filter, *, source: str | None, all_: bool, limit: int | None
+) -> Plan:
     """Freeze what is meant.
 
     Raises
@@ -22,15 +24,15 @@ def plan_of(desk: Desk, ids: Sequence[str], wanted: Filter, *, source: str | Non
         If there is no such source.
     """
     filtered = source is not None or not wanted.keeps_all or all_
-    if ids and (all_ or not wanted.keeps_all):
-        raise UsageError("name ids, or filter by type, fingerprint and age, or take --all: not both")
+    if ids and (all_ or limit is not None or not wanted.keeps_all):
+        raise UsageError("name ids, or filter and limit, or take --all: not both")
     if not ids and not filtered:
-        raise UsageError("say which letters: ids, --source, --type, --fingerprint, --older-than, or --all")
+        raise UsageError("say which letters: ids, --source, --type, --fingerprint or another filter, or --all")
     if source is not None:
         desk.of(source)
     if ids:
         return _together([Plan.naming(desk, name, some) for name, some in by_source(desk, ids, source).items()])
-    return Plan.matching(desk, source=source, keep=wanted.keeps)
+    return Plan.matching(desk, source=source, keep=wanted.keeps, limit=limit)
 
 
 def by_source(desk: Desk, ids: Sequence[str], source: str | None) -> dict[str, list[str]]:

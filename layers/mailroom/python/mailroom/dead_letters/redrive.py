@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import islice
 
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import DeadLetter, Deed, Fate, Result
@@ -28,18 +29,30 @@ class Plan:
         Ids of which nobody knows any more whether their effect has happened: likewise.
     expiring
         Ids whose messages leave their queue for good within 48 hours.
+    more
+        Whether others are meant too, beyond a limit.
     """
 
     letters: tuple[DeadLetter, ...]
     succeeded: frozenset[str] = frozenset()
     forgotten: frozenset[str] = frozenset()
     expiring: frozenset[str] = frozenset()
+    more: bool = False
 
     @classmethod
-    def matching(cls, desk: Desk, *, source: str | None = None, keep: Callable[[DeadLetter], bool]) -> Plan:
-        """Freeze what is dead and passes a filter; what a consumer still retries is left alone."""
-        dead = [each for each in desk.letters(source=source, keep=keep) if each.state == "dead"]
-        return cls._of(desk, dead, {each.id: each.doubt for each in dead if each.doubt})
+    def matching(
+        cls,
+        desk: Desk,
+        *,
+        source: str | None = None,
+        keep: Callable[[DeadLetter], bool],
+        limit: int | None = None,
+    ) -> Plan:
+        """Freeze what is dead and passes a filter, so many at most; what a consumer still retries is left alone."""
+        dead = (each for each in desk.letters(source=source, keep=keep) if each.state == "dead")
+        some = list(islice(dead, limit))
+        plan = cls._of(desk, some, {each.id: each.doubt for each in some if each.doubt})
+        return replace(plan, more=next(dead, None) is not None)
 
     @classmethod
     def naming(cls, desk: Desk, source: str, ids: Iterable[str]) -> Plan:

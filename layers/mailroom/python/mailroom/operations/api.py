@@ -7,8 +7,9 @@ from typing import Any
 from mailroom import telemetry
 from mailroom.clock import timestamp
 from mailroom.cursor import BadCursor
+from mailroom.dead_letters.demand import redrive_matching
 from mailroom.dead_letters.desk import UnknownSource
-from mailroom.dead_letters.letter import DeadLetter, Deed
+from mailroom.dead_letters.letter import DeadLetter, Deed, Fate
 from mailroom.deployment import Deployment
 from mailroom.http import kinds
 from mailroom.http.api import Api
@@ -18,6 +19,7 @@ from mailroom.http.reply import Reply
 from mailroom.needs import Access
 from mailroom.operations.ports import RedriveDesk, StageStatus
 from mailroom.operations.views import (
+    USUAL_LIMIT,
     Document,
     EventView,
     ListLetters,
@@ -81,17 +83,44 @@ def post_redrive(command: RedriveLetters, call: Call) -> Reply:
     Rows and messages are moved one by one, so that they cannot be part of the transaction that completes the
     idempotency key: the letters are moved first, and the reply is committed after. After a crash in between, the
     same key moves what is left: a letter that was moved already answers `not dead`, or `not in the dead-letter
-    queue`, and no effect happens twice for it. With `force` it might: that is what force says.
+    queue`, and no effect happens twice for it; without ids, it is not dead any more. With `force` it might: that is
+    what force says.
     """
-    letters = call.work.use(RedriveDesk).of(command.source)
+    desk = call.work.use(RedriveDesk)
     deed = Deed(by=call.caller.name, at=timestamp(call.work.now()), why=command.why)
-    ids = list(dict.fromkeys(command.ids))
-    results = {each.id: each for each in letters.redrive(ids, deed, force=command.force, stop=call.out_of_time)}
-    reply = Redriven.of([results[each] for each in ids])
+    reply = _named(command, desk, deed, call) if command.ids else _matching(command, desk, deed, call)
     telemetry.log(
-        LogEvent.LETTERS_REDRIVEN, source=letters.name, done=reply.done, failed=reply.failed, by=deed.by, why=deed.why
+        LogEvent.LETTERS_REDRIVEN,
+        source=command.source,
+        done=reply.done,
+        failed=reply.failed,
+        more=reply.more,
+        by=deed.by,
+        why=deed.why,
     )
     return Reply(200, reply)
+
+
+def _named(command: RedriveLetters, desk: RedriveDesk, deed: Deed, call: Call) -> Redriven:
+    letters, ids = desk.of(command.source or ""), list(dict.fromkeys(command.ids or ()))
+    results = {each.id: each for each in letters.redrive(ids, deed, force=command.force, stop=call.out_of_time)}
+    return Redriven.of(
+        [results[each] for each in ids], more=any(each.fate is Fate.NOT_TRIED for each in results.values())
+    )
+
+
+def _matching(command: RedriveLetters, desk: RedriveDesk, deed: Deed, call: Call) -> Redriven:
+    source = None if command.source is None else desk.of(command.source).name
+    demanded = redrive_matching(
+        desk,
+        command.filter,
+        deed,
+        source=source,
+        limit=command.limit or USUAL_LIMIT,
+        force=command.force,
+        stop=call.out_of_time,
+    )
+    return Redriven.of(demanded.results, more=demanded.more)
 
 
 @api.get("/ops/v1/status")

@@ -6,8 +6,17 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, RootModel, SerializeAsAny, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    Field,
+    RootModel,
+    SerializeAsAny,
+    StringConstraints,
+    model_validator,
+)
 
+from mailroom.dead_letters.filter import Filter
 from mailroom.dead_letters.letter import MAX_WHY, Fate, Result
 from mailroom.failures import Failure
 from mailroom.history import read_history
@@ -19,6 +28,8 @@ from mailroom.reading import Unreadable, flaw_of, row_of
 
 MAX_IDS = 250
 """Letters that one request redrives: what fits the time of a request."""
+USUAL_LIMIT = 100
+"""Letters that one request redrives unless it says how many."""
 _MAX_DETAIL = 300
 
 
@@ -39,15 +50,52 @@ class ListLetters(Query):
     cursor: str | None = None
 
 
-class RedriveLetters(Command):
-    """Which letters of one source to send again, and why."""
+_Id = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+_Text = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 
-    source: Annotated[str, StringConstraints(min_length=1, max_length=64)]
-    ids: Annotated[
-        list[Annotated[str, StringConstraints(min_length=1, max_length=128)]], Field(min_length=1, max_length=MAX_IDS)
-    ]
+
+class RedriveLetters(Command):
+    """Which letters to send again, and why: those of a source by their ids, or all that are dead and pass the filters.
+
+    Parameters
+    ----------
+    before, after
+        The last and the first moment at which they died, with a time zone.
+    limit
+        How many are sent at most; 100 unless said, and none beside ids.
+    """
+
     why: Annotated[str, StringConstraints(pattern=r"\S", max_length=MAX_WHY)]
+    source: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
+    ids: Annotated[list[_Id], Field(min_length=1, max_length=MAX_IDS)] | None = None
+    type: _Text | None = None
+    subject: _Text | None = None
+    fingerprint: _Text | None = None
+    before: AwareDatetime | None = None
+    after: AwareDatetime | None = None
+    limit: Annotated[int, Field(ge=1, le=MAX_IDS)] | None = None
     force: bool = False
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.ids is None:
+            return self
+        if self.source is None:
+            raise ValueError("ids want the source that they died at")
+        if self.limit is not None or not self.filter.keeps_all:
+            raise ValueError("name ids, or filter and limit: not both")
+        return self
+
+    @property
+    def filter(self) -> Filter:
+        """The filter that is meant."""
+        return Filter.of(
+            type_=self.type,
+            subject=self.subject,
+            fingerprint=self.fingerprint,
+            after=self.after,
+            before=self.before,
+        )
 
 
 class Document(RootModel[dict[str, Any]]):
@@ -172,14 +220,19 @@ class ResultView(BaseModel):
 
 
 class Redriven(BaseModel):
-    """What came of a redrive: also one that did nothing is answered with 200, so read `failed`."""
+    """What came of a redrive: also one that did nothing is answered with 200, so read `failed` and `more`."""
 
+    retried: int
     done: int
+    """The same, for callers of before."""
     failed: int
+    more: bool
+    """Whether letters may be left that were meant: ask again, under another key."""
     results: list[ResultView]
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> Self:
+    def of(cls, results: Sequence[Result], *, more: bool) -> Self:
         """Show results."""
         done = sum(result.ok for result in results)
-        return cls(done=done, failed=len(results) - done, results=[ResultView.of(each) for each in results])
+        views = [ResultView.of(each) for each in results]
+        return cls(retried=done, done=done, failed=len(results) - done, more=more, results=views)
