@@ -12,7 +12,9 @@ from tests.integration.api.conftest import ORDER
 from tests.unit.api.test_refusals import post, with_name
 
 
-@pytest.mark.parametrize("name", ["a", "a" * 100, "名前", "👩‍💻 ünïcode", "'; DROP TABLE --", "{{7*7}}", "<b>"])
+@pytest.mark.parametrize(
+    "name", ["a", "a" * 100, "名前", "👩‍💻 ünïcode", "'; DROP TABLE --", "{{7*7}}", "<b>", "\u05d0\u200f!"]
+)
 def test_a_name_is_taken_and_shown__as_it_was_sent(client: ApiClient, name: str) -> None:
     answer = post(client, with_name(name))
 

@@ -54,6 +54,12 @@ def post(client: ApiClient, body: str | None, **more: Any) -> ApiAnswer:
         (with_name("   "), "name"),
         (with_name("a" * 101), "name"),
         (with_name("a" * 10_000), "name"),
+        (with_name("\u200b\u2060"), "name"),
+        (with_name("\u3164"), "name"),
+        (with_name("\u0301\u200d"), "name"),
+        (with_name("\u200f"), "name"),
+        (with_name("docs\u202egpj"), "name"),
+        (with_name("\u2066docs\u2069"), "name"),
         (with_name("two\nlines"), "name"),
         (with_name("a\tb"), "name"),
         (with_name("a\x00b"), "name"),
@@ -99,6 +105,21 @@ def test_another_media_type_is_refused__even_if_the_body_is_json(client: ApiClie
     headers = {"content-type": content_type, "idempotency-key": "k"}
 
     assert client.send("POST", REPOS, json.dumps(ORDER), headers).status == 415
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "deflate, identity"])
+def test_a_compressed_body_is_refused__and_the_answer_says_what_is_taken(client: ApiClient, encoding: str) -> None:
+    headers = {"content-type": "application/json", "idempotency-key": "k", "content-encoding": encoding}
+    answer = client.send("POST", REPOS, json.dumps(ORDER), headers)
+
+    assert (answer.status, answer.headers["Accept-Encoding"]) == (415, "identity")
+
+
+def test_what_is_wrong_is_said_in_our_own_words(client: ApiClient) -> None:
+    answer = post(client, with_name("\u200b"))
+
+    assert answer.json["detail"] == "name: nothing in it can be seen"
+    assert answer.json["errors"] == [{"field": "name", "detail": "nothing in it can be seen"}]
 
 
 @pytest.mark.parametrize("owner_id", ["a b", "x" * 65, "a%23b", "ä", "..", "a#b"])

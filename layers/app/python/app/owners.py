@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 from pynamodb.attributes import NumberAttribute, UnicodeAttribute, UnicodeSetAttribute
 
 from mailroom.failures import Permanent
@@ -14,16 +14,32 @@ from mailroom.unit_of_work import UnitOfWork
 
 DEFAULT_REPO_QUOTA = 100
 MAX_REPO_QUOTA = 1_000_000
+MAX_LOCAL_PART = 64
+"""https://www.rfc-editor.org/rfc/rfc5321#section-4.5.3.1.1"""
 
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_LAST_LABEL = "[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+
+
+def _has_short_local_part(address: str) -> str:
+    if len(address.partition("@")[0]) > MAX_LOCAL_PART:
+        raise ValueError(f"more than {MAX_LOCAL_PART} characters are before the @")
+    return address
+
+
 EmailAddress = Annotated[
     str,
     StringConstraints(
         max_length=254,
-        pattern=rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@({_LABEL}\.)+{_LABEL}$",
+        pattern=rf"^{_ATOM}(\.{_ATOM})*@({_LABEL}\.)+{_LAST_LABEL}$",
     ),
+    AfterValidator(_has_short_local_part),
 ]
-"""What SES sends to: `local@domain` in ASCII (RFC 5321 without quoted parts), so nothing can add a header."""
+"""What SES sends to: `local@domain` in ASCII (RFC 5321 without quoted parts and addresses of hosts), so nothing can add
+a header. SES refuses a local part with a dot at either end or two in a row.
+https://docs.aws.amazon.com/ses/latest/APIReference-V2/API_Destination.html
+"""
 
 OwnerId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 

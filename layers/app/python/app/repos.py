@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 from pynamodb.attributes import UnicodeAttribute
 from pynamodb.indexes import AllProjection, GlobalSecondaryIndex
 
@@ -14,14 +14,17 @@ from app.line import LINE
 from app.owners import OwnerId, count_repo, uncount_repo
 from mailroom.clock import timestamp
 from mailroom.http.command import Command
+from mailroom.legible_text import legible
 from mailroom.row import SubjectRow
 from mailroom.unit_of_work import UnitOfWork
 
 RepoName = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=100, pattern=LINE),
+    AfterValidator(legible),
 ]
-"""One line of text: white space around it is not part of the name, and it has no control characters."""
+"""One line of text: white space around it is not part of the name, and it has no control characters; something of it
+can be seen."""
 
 
 class NoSuchRepo(Exception):

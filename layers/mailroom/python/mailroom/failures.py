@@ -24,6 +24,7 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as AwsConnectionError  # no kin of Python's own
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 from pynamodb.exceptions import PynamoDBException
 
 MAX_STORED_BYTES = 1024
@@ -206,10 +207,15 @@ def _describe(error: BaseException) -> str:
         # Pydantic's own text repeats the input, and payloads stay out of logs and rows.
         return "; ".join(
             f"{'.'.join(map(str, problem['loc'])) or 'body'}: "
-            + (problem["type"] if problem["type"] in _TELLS_THE_INPUT else problem["msg"])
+            + (problem["type"] if problem["type"] in _TELLS_THE_INPUT else message_of(problem))
             for problem in error.errors(include_input=False)
         )
     return str(error) or _name(error)
+
+
+def message_of(problem: ErrorDetails) -> str:
+    """Return what pydantic says is wrong; of an error that a validator of ours raised, its own words."""
+    return problem["msg"].removeprefix("Value error, ")
 
 
 _TELLS_THE_INPUT = frozenset({"union_tag_invalid"})

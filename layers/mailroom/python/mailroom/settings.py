@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from mailroom.failures import message_of
 from mailroom.peers import Peers
 from mailroom.timings import Timings, timings_of
 
@@ -38,7 +39,7 @@ class Environment(BaseModel):
         try:
             return cls(**found)
         except ValidationError as error:
-            problems = "; ".join(f"{cls.variable(str(e['loc'][0]))}: {e['msg']}" for e in error.errors())
+            problems = "; ".join(f"{cls.variable(str(e['loc'][0]))}: {message_of(e)}" for e in error.errors())
             raise SettingsError(f"the environment does not fit {cls.__name__}: {problems}") from error
 
     def to_env(self) -> dict[str, str]:

@@ -21,6 +21,7 @@ from mailroom.cli.local_stack import LOCAL, use_local_stack
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import MAX_WHY
 from mailroom.deployment import Deployment
+from mailroom.legible_text import legible
 from mailroom.runtime import Runtime
 
 StageOption = Annotated[
@@ -33,6 +34,10 @@ def read_reason(text: str) -> str:
     """Answer a reason that is one, and that a row has room for."""
     if not text.strip():
         raise typer.BadParameter("say why: it stays in the history")
+    try:
+        legible(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     if len(text) > MAX_WHY:
         raise typer.BadParameter(f"it has {len(text)} characters, and the history keeps {MAX_WHY}")
     return text

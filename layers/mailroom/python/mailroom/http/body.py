@@ -1,7 +1,8 @@
 """Bodies: from what API Gateway hands over to a validated command, or to a problem that names the field.
 
 A body is `application/json` in UTF-8 (a `charset` parameter may say so and nothing else). No Content-Type,
-or another one, is 415: guessing would accept what HTML forms can send from anywhere. More than
+or another one, is 415: guessing would accept what HTML forms can send from anywhere. So is a body that is
+compressed. More than
 `MAX_BODY` bytes is 413. Everything else that is wrong is 400.
 """
 
@@ -51,6 +52,7 @@ def read_body(event: APIGatewayProxyEventV2, model: type[C]) -> Body[C]:
         If it is not what the model takes.
     """
     _check_media_type(event.headers.get("content-type") or "")
+    _check_encoding(event.headers.get("content-encoding") or "identity")
     text = _text_of(event)
     value = _parsed(text)
     return Body(_validated(model, text), strict_json.canonical(value))
@@ -62,6 +64,14 @@ def _check_media_type(content_type: str) -> None:
     charset = header.get_param("charset", "utf-8")
     if header.get_content_type() != "application/json" or str(charset).lower() not in ("utf-8", "utf8"):
         raise Problem(UNSUPPORTED_MEDIA_TYPE, "send Content-Type: application/json, in UTF-8")
+
+
+def _check_encoding(encoding: str) -> None:
+    if encoding.strip().lower() != "identity":
+        # https://www.rfc-editor.org/rfc/rfc9110#section-15.5.16
+        raise Problem(
+            UNSUPPORTED_MEDIA_TYPE, "send the body as it is, not compressed", headers={"Accept-Encoding": "identity"}
+        )
 
 
 def _text_of(event: APIGatewayProxyEventV2) -> str:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from mailroom import telemetry
+from mailroom.failures import message_of
 from mailroom.http.reply import Answer
 
 CONTENT_TYPE = "application/problem+json"
@@ -123,7 +124,7 @@ def invalid(kind: ProblemKind, error: ValidationError, *, whole: str) -> Problem
         What to name where no single field is wrong.
     """
     found = error.errors(include_url=False, include_context=False, include_input=False)[:MAX_REPORTED]
-    errors = [FieldError(_path(each["loc"]) or whole, each["msg"]) for each in found]
+    errors = [FieldError(_path(each["loc"]) or whole, message_of(each)) for each in found]
     others = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return Problem(kind, f"{errors[0].field}: {errors[0].detail}{others}", errors=errors)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     Field,
@@ -22,6 +23,7 @@ from mailroom.failures import Failure
 from mailroom.history import read_history
 from mailroom.http.command import Command
 from mailroom.http.query import Limit, Query, Whole
+from mailroom.legible_text import legible
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.listing import Found, Status
 from mailroom.reading import Unreadable, flaw_of, row_of
@@ -65,7 +67,7 @@ class RedriveLetters(Command):
         How many are sent at most; 100 unless said, and none beside ids.
     """
 
-    why: Annotated[str, StringConstraints(pattern=r"\S", max_length=MAX_WHY)]
+    why: Annotated[str, StringConstraints(pattern=r"\S", max_length=MAX_WHY), AfterValidator(legible)]
     source: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     ids: Annotated[list[_Id], Field(min_length=1, max_length=MAX_IDS)] | None = None
     type: _Text | None = None
