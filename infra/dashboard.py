@@ -104,7 +104,7 @@ def _dead(consumers: Sequence[DeployedConsumer], jobs: Sequence[DeployedJob]) ->
     lost = [(each.function.name, each.undelivered.queue) for each in consumers if each.undelivered]
     lost += [(each.function.name, each.undelivered.queue) for each in jobs]
     return [
-        ("Dead: all together", [gauge(Metric.DLQ_EVENTS_TOTAL)]),
+        ("Dead: all together, in the outbox", [gauge(Metric.DLQ_EVENTS_TOTAL), gauge(Metric.OUTBOX_DEAD)]),
         (
             "Dead: given up",
             [queue.metric_approximate_number_of_messages_visible(label=name, period=MINUTE) for name, queue in queues],

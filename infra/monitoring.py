@@ -140,6 +140,18 @@ class GaugeAlarms(Construct):
                 runbook=Runbook.MANY_DEAD_LETTERS,
             ),
         )
+        # Queues have alarms of their own about the first letter in them; the outbox's dead events are a table's rows.
+        alarms.add(
+            self,
+            "DeadEvents",
+            metric=gauge(Metric.OUTBOX_DEAD),
+            when=When(above=0),
+            advice=Advice(
+                means="An event could not be published, and stays in the outbox until someone decides.",
+                first=alarms.command("dead list --source outbox"),
+                runbook=Runbook.DEAD_LETTERS,
+            ),
+        )
         alarms.add(
             self,
             "OldestPending",

@@ -34,6 +34,7 @@ COUNTS = {
     "Invocations",
     "Throttles",
     Metric.DLQ_EVENTS_TOTAL,
+    Metric.OUTBOX_DEAD,
     Metric.SAGA_STUCK,
     Metric.SIGNING_KEYS_UNREAD,
 }
@@ -175,6 +176,37 @@ def test_every_runbook_is_a_heading_on_the_page_that_alarms_point_to() -> None:
     assert {each.value for each in Runbook} <= anchors
 
 
+ROW = re.compile(
+    r"\| (?P<what>[^|]+) \| `(?P<metric>\w+)`[^|]* \| (?P<rings>[^|]+) \| \[[^]]+\]\(#(?P<anchor>[a-z-]+)\) \|"
+)
+UNITS = {60: "minute", 300: "five minutes", HOUR: "hour"}
+
+
+def test_the_runbooks_table_has_every_alarm__and_when_it_rings(prod: Assembly) -> None:
+    (section,) = re.findall(r"^## What rings when\n(.*?)^## ", (ROOT / RUNBOOKS).read_text(), re.MULTILINE | re.DOTALL)
+    table: dict[tuple[str, str], list[str]] = {}
+    for row in ROW.finditer(section):
+        table.setdefault((row["metric"], row["anchor"]), []).append(row["rings"])
+    built: dict[tuple[str, str], set[str]] = {}
+    for each in alarms(prod):
+        alarm = each["Properties"]
+        built.setdefault((alarm["MetricName"], alarm["AlarmDescription"].rpartition("#")[2]), set()).add(rings(alarm))
+    assert sorted(table) == sorted(built)
+    for key, when in built.items():
+        if len(when) == 1:  # where it differs from one queue or job to the next, the table says it in words
+            assert table[key] == [*when] * len(table[key]), key
+
+
+def rings(alarm: dict[str, Any]) -> str:
+    """Return when an alarm rings, as the runbook says it."""
+    periods = alarm["EvaluationPeriods"]
+    unit = UNITS.get(alarm["Period"], f"{alarm['Period']} s")
+    span = f"a {unit}" if periods == 1 else f"{alarm.get('DatapointsToAlarm', periods)} of {periods} {unit}s"
+    side = "above" if alarm["ComparisonOperator"] == "GreaterThanThreshold" else "below"
+    missing = " or missing" if alarm["TreatMissingData"] == "breaching" else ""
+    return f"{side} {alarm['Threshold']:,}{missing}, in {span}"
+
+
 def test_every_runbook_belongs_to_an_alarm(prod: Assembly) -> None:
     found = {each["Properties"]["AlarmDescription"].rpartition("#")[2] for each in alarms(prod)}
     assert found == {each.value for each in Runbook}
@@ -186,6 +218,13 @@ def test_more_than_100_dead_letters_sound_an_alarm__and_so_does_silence(assembly
     assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (100, "GreaterThanThreshold")
     assert (alarm["DatapointsToAlarm"], alarm["EvaluationPeriods"]) == (3, 5)
     assert alarm["TreatMissingData"] == "breaching"
+
+
+def test_a_single_event_that_could_not_be_published_sounds_an_alarm(assembly: Assembly) -> None:
+    alarm = assembly.alarm("outbox_dead")
+    assert (alarm["Namespace"], *sounds_when(alarm)) == ("Mailroom", "Maximum", "GreaterThanThreshold", 0, 1, 60)
+    assert alarm["TreatMissingData"] == "notBreaching"  # that nobody counts rings as too many dead letters
+    assert "dead list --source outbox" in alarm["AlarmDescription"]
 
 
 def test_an_event_that_waits_for_five_minutes_sounds_an_alarm(assembly: Assembly) -> None:

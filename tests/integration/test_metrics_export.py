@@ -70,6 +70,15 @@ def test_the_total_is_what_is_dead_in_the_outbox_and_in_every_dead_letter_queue(
     assert export(runtime, capsys)[Metric.DLQ_EVENTS_TOTAL] == [3 + 10 + 100 + 3 + 4]
 
 
+def test_dead_events_of_the_outbox_are_reported_by_themselves_too(
+    runtime: Runtime, deployment: Deployment, outbox: Outbox, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(deployment, f"billing{DEAD}", 5)
+    assert export(runtime, capsys)[Metric.OUTBOX_DEAD] == [0]
+    kill(outbox, runtime, 1)
+    assert export(runtime, capsys)[Metric.OUTBOX_DEAD] == [1]
+
+
 def test_what_is_in_flight_counts_too(
     runtime: Runtime, deployment: Deployment, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +109,7 @@ def test_a_gauge_has_no_dimension__though_the_function_has_a_service(
     assert directive["Dimensions"] == [[]]
     assert {each["Name"]: each["Unit"] for each in directive["Metrics"]} == {
         "dlq_events_total": "Count",
+        "outbox_dead": "Count",
         "outbox_pending": "Count",
         "outbox_oldest_pending_seconds": "Seconds",
         "saga_stuck": "Count",

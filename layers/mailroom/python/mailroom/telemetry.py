@@ -122,6 +122,7 @@ class Metric(StrEnum):
     SAGA_STUCK = "saga_stuck"
     SAGAS_NOT_RESUMED = "sagas_not_resumed"
     DLQ_EVENTS_TOTAL = "dlq_events_total"
+    OUTBOX_DEAD = "outbox_dead"
     OUTBOX_PENDING = "outbox_pending"
     OUTBOX_OLDEST_PENDING_SECONDS = "outbox_oldest_pending_seconds"
 

@@ -25,10 +25,11 @@ from mailroom.timings import Timings
 )
 def metrics_export(work: JobContext) -> None:
     """Report all gauges, or none: what cannot be read fails the run, and the alarm takes silence for trouble."""
-    shards = shard_status(work.runtime)
+    shards, dead = shard_status(work.runtime), OutboxLetters(work.runtime).count(up_to=COUNTED_TO)
     telemetry.report(
         {
-            Metric.DLQ_EVENTS_TOTAL: count_dead(work),
+            Metric.DLQ_EVENTS_TOTAL: dead + in_dead_letter_queues(work),
+            Metric.OUTBOX_DEAD: dead,
             Metric.OUTBOX_PENDING: sum(shard.pending for shard in shards),
             Metric.OUTBOX_OLDEST_PENDING_SECONDS: oldest_pending(shards, work.now()),
             Metric.SAGA_STUCK: SagaRow.index.count(Status.STUCK.value, limit=COUNTED_TO),
@@ -36,11 +37,10 @@ def metrics_export(work: JobContext) -> None:
     )
 
 
-def count_dead(work: JobContext) -> int:
-    """Count the dead events of the outbox, up to 10,000, and what lies in every dead-letter queue."""
+def in_dead_letter_queues(work: JobContext) -> int:
+    """Count what lies in every dead-letter queue."""
     queues = work.use(Deployment).dead_letter_queues
-    depths = work.use(Queues).depths(queues.values())
-    return OutboxLetters(work.runtime).count(up_to=COUNTED_TO) + sum(depths.values())
+    return sum(work.use(Queues).depths(queues.values()).values())
 
 
 def oldest_pending(shards: list[ShardStatus], now: datetime) -> float:
