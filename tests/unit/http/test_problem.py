@@ -109,3 +109,14 @@ def test_nobody_is_asked_to_come_back__if_the_same_request_can_never_succeed() -
 )
 def test_the_answer_shows_no_internals__of_what_went_wrong_on_our_side(error: Exception) -> None:
     assert "hush" not in (problem_of(error).answer().body or "")
+
+
+@pytest.mark.parametrize("error", [Superseded, RowChanged, EventTooLarge], ids=lambda kind: kind.__name__)
+def test_callers_read_words_of_their_own__where_an_error_names_keys_and_tables(error: type[Exception]) -> None:
+    class MoreSpecial(error):  # type: ignore[valid-type, misc]
+        pass
+
+    told = [problem_of(kind("outbox pending#04 01JDW")).detail for kind in (error, MoreSpecial)]
+
+    assert told[0] == told[1]
+    assert "pending" not in told[0]

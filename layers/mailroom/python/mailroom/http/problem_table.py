@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import TypeVar
 
 from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.http import kinds
@@ -15,6 +16,8 @@ from mailroom.outbox.event import EventRefused
 from mailroom.outbox.limits import EventTooLarge
 from mailroom.unit_of_work import RowChanged
 
+T = TypeVar("T")
+
 ERRORS: Mapping[type[Exception], ProblemKind] = {
     KeyReused: kinds.KEY_REUSED,
     StillRunning: kinds.STILL_RUNNING,
@@ -24,7 +27,14 @@ ERRORS: Mapping[type[Exception], ProblemKind] = {
     EventTooLarge: kinds.TOO_LARGE,
     EventRefused: kinds.EVENT_REFUSED,
 }
-"""The machinery's own errors that callers can do something about; their text is the problem's detail."""
+"""The machinery's own errors that callers can do something about."""
+
+DETAILS: Mapping[type[Exception], str] = {
+    Superseded: "the first request with this key took longer than it may, and another one does its work now",
+    RowChanged: "what the request is about was changed at the same time: read it again",
+    EventTooLarge: "what the request asks for is more than can be passed on",
+}
+"""What callers are told where an error's own text names keys and tables; for all others that text is the detail."""
 
 COME_BACK = frozenset({kinds.STILL_RUNNING, kinds.UNAVAILABLE})
 """Kinds of problem that go away by themselves: their answers have Retry-After."""
@@ -46,10 +56,15 @@ class ProblemTable:
         """Answer the problem that an error is; what the table does not know is ours to mend, and hidden."""
         if isinstance(error, Problem):
             return error
-        kind = next((self._kinds[base] for base in type(error).__mro__ if base in self._kinds), None)
+        kind = _by_class(self._kinds, error)
         if kind is not None:
-            return Problem(kind, str(error), headers=_headers(kind, getattr(error, "retry_after", None)))
+            detail = _by_class(DETAILS, error) or str(error)
+            return Problem(kind, detail, headers=_headers(kind, getattr(error, "retry_after", None)))
         return _unforeseen(failure_of(error))
+
+
+def _by_class(found: Mapping[type[Exception], T], error: Exception) -> T | None:
+    return next((found[base] for base in type(error).__mro__ if base in found), None)
 
 
 def _unforeseen(failure: Failure) -> Problem:
