@@ -13,6 +13,7 @@ app = App()
 stage = StageConfig.of(
     app.node.try_get_context("stage") or "dev",
     email_sender=app.node.get_context("email_sender"),
+    emails_per_second=float(app.node.try_get_context("emails_per_second") or 14),
     alarm_email=app.node.try_get_context("alarm_email"),
     publisher_url=app.node.try_get_context("publisher_url"),
     tokens=Tokens.of(app.node.try_get_context("jwt_issuer"), app.node.try_get_context("jwt_audience")),

@@ -15,7 +15,6 @@ from infra.lambda_function import LambdaFunction, Workload
 from infra.monitoring import Advice, Runbook
 from infra.queue import DeadLetterQueue, QueueWithDeadLetters
 from infra.surroundings import Surroundings
-from mailroom import idempotency
 from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE, Consumer
 from mailroom.deployment import DEAD, UNDELIVERED
 from mailroom.publishers.place import Place
@@ -58,7 +57,8 @@ class DeployedConsumer(Construct):
         timeout = self._surroundings.timings.consumer_timeout
         workload = Workload.of(self.consumer, folder="consumer", timeout=timeout)
         function = LambdaFunction(self, "Function", surroundings=self._surroundings, workload=workload)
-        function.allow(idempotency.NEEDS)
+        for need in self.consumer.needs:
+            function.allow(need)
         return function
 
     def _build_queue(self) -> QueueWithDeadLetters:

@@ -76,6 +76,8 @@ class StageConfig:
         Where `make build` and `make build-aws` leave the layers.
     email_sender
         Where the application's e-mails come from.
+    emails_per_second
+        How many SES takes from the account.
     alarm_email
         Who is told of alarms; None leaves the topic without subscribers.
     concurrency
@@ -97,6 +99,7 @@ class StageConfig:
     keeps_data: bool
     built_layers: Path
     email_sender: str
+    emails_per_second: float
     alarm_email: str | None
     log_retention: RetentionDays
     concurrency: int
@@ -112,6 +115,7 @@ class StageConfig:
         name: str,
         *,
         email_sender: str,
+        emails_per_second: float = 14,
         alarm_email: str | None = None,
         tokens: Tokens | None = None,
         publisher_url: str | None = None,
@@ -140,6 +144,7 @@ class StageConfig:
             keeps_data=production,
             built_layers=built_layers,
             email_sender=email_sender,
+            emails_per_second=emails_per_second,
             alarm_email=alarm_email,
             log_retention=RetentionDays.THREE_MONTHS if production else RetentionDays.ONE_WEEK,
             concurrency=2 if local else 1_000,

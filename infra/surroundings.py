@@ -63,6 +63,7 @@ def settings_of(
         ),
         AppSettings(
             email_sender=stage.email_sender,
+            emails_per_second=stage.emails_per_second,
             reports_bucket=reports_bucket,
             **tables.fields_of(AppSettings),
         ),

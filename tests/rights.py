@@ -112,7 +112,7 @@ def _of_job(edge: JobEdge) -> tuple[str, set[Right]]:
 
 
 def _of_consumer(edge: ConsumerEdge) -> tuple[str, set[Right]]:
-    return edge._declaration.name, granted(edge._declaration.access, edge._runtime, idempotency.NEEDS)
+    return edge._declaration.name, granted(edge._declaration.access, edge._runtime, *edge._declaration.needs)
 
 
 def _of_api(edge: Edge) -> tuple[str, set[Right]]:

@@ -31,7 +31,14 @@ def settings(*, mark: str = "table", **others: Any) -> Settings:
 def app_settings(*, mark: str = "table", **others: Any) -> AppSettings:
     """Make the application's settings."""
     return _with_tables(
-        AppSettings, mark, {"email_sender": "sender@example.com", "reports_bucket": f"reports-{mark}", **others}
+        AppSettings,
+        mark,
+        {
+            "email_sender": "sender@example.com",
+            "emails_per_second": 14,
+            "reports_bucket": f"reports-{mark}",
+            **others,
+        },
     )
 
 

@@ -11,7 +11,7 @@ from pynamodb import attributes as pynamodb_attributes
 from pynamodb.attributes import UnicodeAttribute
 
 from mailroom.attributes import TTLAttribute, UTCDateTimeAttribute
-from mailroom.clock import NaiveMoment, aware, epoch_milliseconds, epoch_seconds, moment, timestamp
+from mailroom.clock import NaiveMoment, aware, epoch_microseconds, epoch_milliseconds, epoch_seconds, moment, timestamp
 from mailroom.job import JobEdge
 from mailroom.master_keys import MasterKey, MasterKeys
 from mailroom.outbox.event import Event, payload_of
@@ -53,6 +53,7 @@ PLACES: dict[str, Callable[[datetime], Any]] = {
     "aware": aware,
     "timestamp": timestamp,
     "epoch_milliseconds": epoch_milliseconds,
+    "epoch_microseconds": epoch_microseconds,
     "epoch_seconds": epoch_seconds,
     "reading": lambda naive: moment(naive.isoformat()),
     "a row's TTL": lambda naive: Expiring("1", expires_at=naive),

@@ -81,6 +81,7 @@ def test_tables_are_known_by_their_short_names() -> None:
         "outbox": "outbox-table",
         "idempotency": "idempotency-table",
         "leases": "leases-table",
+        "rates": "rates-table",
         "sagas": "sagas-table",
     }
 

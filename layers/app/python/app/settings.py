@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from pydantic import Field
+
 from mailroom.settings import Environment
 
 
@@ -20,3 +22,6 @@ class AppSettings(Environment):
     """The bucket that reports lie in until they expire."""
     email_sender: str
     """The address that notifications come from; its domain or itself is a verified SES identity."""
+    emails_per_second: float = Field(gt=0)
+    """What SES takes from the account: `aws sesv2 get-account` tells it; 1 in its sandbox.
+    https://docs.aws.amazon.com/ses/latest/dg/manage-sending-quotas.html"""

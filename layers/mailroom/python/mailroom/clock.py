@@ -105,6 +105,17 @@ def epoch_milliseconds(moment: datetime) -> int:
     return (aware(moment) - _EPOCH) // timedelta(milliseconds=1)
 
 
+def epoch_microseconds(moment: datetime) -> int:
+    """Return the microseconds since 1970, exactly.
+
+    Raises
+    ------
+    NaiveMoment
+        If it has no time zone.
+    """
+    return (aware(moment) - _EPOCH) // timedelta(microseconds=1)
+
+
 def epoch_seconds(moment: datetime) -> int:
     """Return whole seconds since 1970, the unit of DynamoDB's TTL.
 

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
-from mailroom import telemetry
+from mailroom import idempotency, rate, telemetry
 from mailroom.declarations import DECLARATION_VARIABLE, Declaration, DeclarationError, declaring, load
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Idempotency, StillRunning, Superseded, Taken, taken
 from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Envelope, Event, Part
 from mailroom.patience import Judged, Renewal, as_it_counts
+from mailroom.rate import DeclaredRate, Limit, Turns
 from mailroom.returns import flaw_of, returned
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -60,6 +61,9 @@ class Consumer(Declaration):
     patience
         Seconds for which a message waits, without using attempts, while what the consumer as a whole depends on is
         not there: the stage's at most, and so if not given. At 0 it does not wait: an attempt is used instead.
+    rate
+        How many messages all invocations together handle in a while: `Rate(14, per=1)`, or a function that finds it
+        in the runtime's settings. What is too many waits for its turn, or is handed back for it, and is not tried.
     """
 
     on: tuple[type[Event], ...]
@@ -67,6 +71,7 @@ class Consumer(Declaration):
     batch_size: int = 10
     max_concurrency: int = 10
     patience: int | None = None
+    rate: DeclaredRate | None = None
 
     def __post_init__(self) -> None:
         self.check_function()
@@ -95,6 +100,11 @@ class Consumer(Declaration):
         """The parts that it waits for; None if it waits for events."""
         (first, *_) = self.on
         return first if issubclass(first, Part) else None
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """What running it takes, whatever its own code does."""
+        return (idempotency.NEEDS, *([rate.NEEDS] if self.rate is not None else []))
 
     def read(self, envelope: Envelope) -> Event:
         """Read the event in an envelope.
@@ -131,7 +141,8 @@ def consumer(
     reads, writes, scans, publishes, splits_into, uses, needs
         What it touches: see `Access`. Nothing else is granted.
     options
-        `timeout`, `memory`, `batch_size`, `max_concurrency`, `patience`, `gives_up`: see `Consumer`.
+        `timeout`, `memory`, `batch_size`, `max_concurrency`, `patience`, `rate`, `gives_up`: see
+        `Consumer`.
     """
 
     access = Access.of(
@@ -158,7 +169,17 @@ class GaveUp(Exception):
 
 
 class HandedBack(Exception):
-    """A message that there was no time left for: nothing was tried."""
+    """A message that there was no time left for, or that has a later moment: nothing was tried.
+
+    Parameters
+    ----------
+    wait
+        Seconds after which it is to come again.
+    """
+
+    def __init__(self, message: str, wait: float = 0) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class ConsumerEdge:
@@ -183,6 +204,7 @@ class ConsumerEdge:
             consumer=declaration.name,
             timeout=declaration.timeout or runtime.timings.consumer_timeout,
         )
+        self._limit = Limit(declaration.rate, runtime, consumer=declaration.name) if declaration.rate else None
         self._idempotency = Idempotency(
             runtime,
             prefix=record_prefix(declaration.name),
@@ -203,19 +225,22 @@ class ConsumerEdge:
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
         deadline = self._runtime.deadline(context)
 
-        def one(record: SQSRecord) -> None:
-            remaining_ms = context.get_remaining_time_in_millis()
-            self._handle(record, remaining_ms, deadline)
-
         # Those that were handed back most often go first: SQS moves a message on after so many deliveries.
         records = sorted(batch["Records"], key=receives_of, reverse=True)
+        turns = Turns(self._limit, records, self._runtime.clock, deadline=deadline)
+
+        def one(record: SQSRecord) -> None:
+            later = turns.wait_for(record.message_id)
+            remaining_ms = context.get_remaining_time_in_millis()
+            self._handle(record, remaining_ms, deadline, later)
+
         with telemetry.flushed_metrics():
             return process_partial_response({**batch, "Records": records}, one, processor, context)
 
-    def _handle(self, record: SQSRecord, remaining_ms: int, deadline: float) -> None:
+    def _handle(self, record: SQSRecord, remaining_ms: int, deadline: float, later: float) -> None:
         attempt = _Attempt(self._declaration, self._runtime, record, deadline=deadline, parts=self._parts)
         try:
-            attempt.hand_back_if_late()
+            attempt.hand_back_if_late(later)
             outcome = self._idempotency.run(
                 key=attempt.key,
                 act=attempt.run,
@@ -225,7 +250,9 @@ class ConsumerEdge:
             )
         except Exception as error:
             wait = self._wait_after(error, attempt)
-            if failure_of(error).kind is FailureKind.UNAVAILABLE and self._renewal.renew(record.raw_event, wait):
+            if isinstance(error, HandedBack):
+                wait = min(wait, longest_hiding(record.raw_event, self._runtime.clock.now()))
+            if _waits(error) and self._renewal.renew(record.raw_event, wait):
                 return
             self._postpone(record, wait)
             raise
@@ -236,7 +263,9 @@ class ConsumerEdge:
         """Answer the seconds after which a message that was not handled is delivered again."""
         if isinstance(error, StillRunning):
             return error.retry_after
-        if isinstance(error, GaveUp | HandedBack):
+        if isinstance(error, HandedBack):
+            return error.wait
+        if isinstance(error, GaveUp):
             return 0
         failure = failure_of(error)
         telemetry.log(LogEvent.MESSAGE_FAILED, failure=failure, **attempt.facts())
@@ -256,6 +285,13 @@ class ConsumerEdge:
         for failure in failed.values():
             # It comes back all the same, when the queue's own visibility time-out is over.
             telemetry.log(LogEvent.MESSAGE_NOT_POSTPONED, failure=failure, message_id=record.message_id)
+
+
+def _waits(error: Exception) -> bool:
+    """Return whether a message was not tried, or not at fault: it may come again any number of times."""
+    if isinstance(error, HandedBack):
+        return error.wait > 0
+    return failure_of(error).kind is FailureKind.UNAVAILABLE
 
 
 class _Attempt:
@@ -296,8 +332,8 @@ class _Attempt:
         }
         return {name: value for name, value in about.items() if value is not None}
 
-    def hand_back_if_late(self) -> None:
-        """Go no further when the invocation's time is up and the message will be delivered again.
+    def hand_back_if_late(self, later: float) -> None:
+        """Go no further when the invocation's time is up and the message will come again, or its turn is later.
 
         Raises
         ------
@@ -306,6 +342,8 @@ class _Attempt:
         """
         if not self._in_time and self._receives < MAX_RECEIVES:
             raise HandedBack("the invocation's time is up")
+        if later > 0:
+            raise HandedBack("its moment comes later", later)
 
     def facts(self) -> dict[str, Any]:
         """Answer what log lines say of it."""

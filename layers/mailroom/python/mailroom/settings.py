@@ -89,6 +89,7 @@ class Settings(Environment):
     outbox_table: str
     idempotency_table: str
     leases_table: str
+    rates_table: str
     sagas_table: str
 
     @property

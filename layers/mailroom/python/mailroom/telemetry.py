@@ -41,6 +41,7 @@ class LogEvent(StrEnum):
     MESSAGE_FAILED = "message failed"
     MESSAGE_RENEWED = "message renewed"
     MESSAGE_NOT_RENEWED = "message not renewed"
+    RATE_NOT_KEPT = "rate not kept"
     MESSAGE_GIVEN_UP = "message given up"
     NOT_GIVEN_UP = "not given up"
     MESSAGE_NOT_POSTPONED = "message not postponed"
