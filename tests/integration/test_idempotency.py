@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -11,8 +12,8 @@ from app.owners import Owner
 from mailroom import clients
 from mailroom.clients import Call, observed
 from mailroom.clock import timestamp
-from mailroom.failures import Failure, Permanent
-from mailroom.idempotency import Idempotency, IdempotencyRow, KeyReused, StillRunning, Superseded, taken
+from mailroom.failures import Failure, Permanent, failure_of
+from mailroom.idempotency import ENDED_SILENTLY, Idempotency, IdempotencyRow, KeyReused, StillRunning, taken
 from mailroom.needs import Access
 from mailroom.runtime import Runtime
 from mailroom.testing import ManualClock
@@ -152,8 +153,7 @@ def test_an_attempt_that_outlived_its_window_commits_nothing__though_the_other_h
         assert till.add() == ({"run": 2}, False)
 
     till.between = stall  # type: ignore[method-assign]
-    with pytest.raises(Superseded):
-        till.add()
+    assert till.add() == ({"run": 2}, True)
     assert till.count == 1
     assert till.add() == ({"run": 2}, True)
 
@@ -281,6 +281,38 @@ def test_a_take_whose_answer_was_lost_counts_one_attempt__after_earlier_ones(run
     assert (attempts, record().attempts) == ([1, 2, 3], 3)
 
 
+@pytest.mark.parametrize("error", [ValueError("the reason"), Died()], ids=repr)
+def test_a_take_whose_answer_was_lost_knows_how_the_attempt_before_ended(
+    runtime: Runtime, clock: ManualClock, error: BaseException
+) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
+    known: list[Failure | None] = []
+
+    def fail() -> None:
+        known.append(taken().before)  # type: ignore[union-attr]
+        raise error
+
+    for lose in (nullcontext, lambda: answer_lost("UpdateItem")):
+        with lose(), pytest.raises(type(error)):
+            idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
+        clock.advance(2)
+    assert known == [None, failure_of(error) if isinstance(error, Exception) else ENDED_SILENTLY]
+
+
+def test_a_take_whose_answer_was_lost_knows_that_the_message_was_redriven(runtime: Runtime) -> None:
+    idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
+    afresh: list[bool] = []
+
+    def fail() -> None:
+        afresh.append(taken().starts_afresh)  # type: ignore[union-attr]
+        raise Permanent("never")
+
+    for message_id in ("m-1", "m-2"):
+        with answer_lost("UpdateItem"), pytest.raises(Permanent):
+            idempotency.run(key="key", act=fail, remaining_ms=1000, message_id=message_id)
+    assert (afresh, record().attempts) == ([False, True], 1)
+
+
 def test_another_attempt_at_the_same_moment_is_told_to_wait(till: Till) -> None:
     """Both records would be in progress until the same millisecond: the taker tells them from each other."""
 
@@ -391,7 +423,7 @@ def test_a_redriven_message_does_not_count_anew__once_another_attempt_has_its_re
             if not self.done:
                 self.done = True
                 row = record()
-                row.update([IdempotencyRow.attempts.set(7), IdempotencyRow.in_progress_until.add(1)])
+                row.update([IdempotencyRow.attempts.set(7), IdempotencyRow.taker.set("another")])
 
     with observed(TakenOver()), pytest.raises(Permanent):
         idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-2")

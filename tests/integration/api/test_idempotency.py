@@ -199,9 +199,35 @@ def test_only_one_of_two_commits__when_the_first_outlives_its_time(
         late = client.post(REPOS, ORDER, key="k")
 
     assert meanwhile.answer is not None
-    assert (meanwhile.answer.status, late.status) == (201, 409)
+    assert (late.status, late.text) == (201, meanwhile.answer.text)
+    assert ("Idempotent-Replayed" in meanwhile.answer.headers, "Idempotent-Replayed" in late.headers) == (False, True)
     assert (len(rows("repos")), len(rows("outbox"))) == (1, 1)
-    assert client.post(REPOS, ORDER, key="k").text == meanwhile.answer.text
+
+
+def test_a_late_attempt_is_answered_as_its_twin__though_that_used_up_the_quota(
+    client: ApiClient, clock: ManualClock
+) -> None:
+    client.put("/api/v1/owners/owner-1", {"email": None, "repo_quota": 1})
+
+    def take_over() -> ApiAnswer:
+        clock.advance(31)
+        return client.post(REPOS, ORDER, key="k")
+
+    with observed(Meanwhile("TransactWriteItems", take_over)):
+        late = client.post(REPOS, ORDER, key="k")
+
+    assert (late.status, late.headers.get("Idempotent-Replayed")) == (201, "true")
+
+
+def test_another_request_that_took_the_key_over_answers_for_itself_alone(client: ApiClient, clock: ManualClock) -> None:
+    def take_over() -> ApiAnswer:
+        clock.advance(31)
+        return client.post(REPOS, OTHER, key="k")
+
+    with observed(Meanwhile("TransactWriteItems", take_over)):
+        late = client.post(REPOS, ORDER, key="k")
+
+    assert (late.status, late.json["type"]) == (409, "/problems/request-in-progress")
 
 
 def test_a_late_attempt_writes_nothing__though_the_one_that_took_over_is_not_done_either(

@@ -111,7 +111,7 @@ def test_the_answer_shows_no_internals__of_what_went_wrong_on_our_side(error: Ex
     assert "hush" not in (problem_of(error).answer().body or "")
 
 
-@pytest.mark.parametrize("error", [Superseded, RowChanged, EventTooLarge], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("error", [Superseded, RowChanged], ids=lambda kind: kind.__name__)
 def test_callers_read_words_of_their_own__where_an_error_names_keys_and_tables(error: type[Exception]) -> None:
     class MoreSpecial(error):  # type: ignore[valid-type, misc]
         pass

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -44,6 +44,8 @@ from mailroom.telemetry import LogEvent, log_error
 from mailroom.transaction import Operation, OperationKind
 
 INPROGRESS, COMPLETED, FAILED = "INPROGRESS", "COMPLETED", "FAILED"
+_NONE = "-"
+"""What an attribute holds that would otherwise be missing."""
 ENDED_SILENTLY = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
 """What a record in progress means once its time is over."""
 
@@ -68,9 +70,13 @@ class IdempotencyRow(Row):
     id = UnicodeAttribute(hash_key=True)
     status = UnicodeAttribute()
     in_progress_until = NumberAttribute()
-    """Milliseconds since 1970; tells one taker from the next."""
+    """Milliseconds since 1970."""
     taker = UnicodeAttribute(null=True)
-    """A random name of the attempt that took it last: by it a take that is sent again knows its own write."""
+    """A random name of the attempt that took it last: by it an attempt knows its own writes."""
+    before_status = UnicodeAttribute(null=True)
+    before_failure = UnicodeAttribute(null=True)
+    before_message_id = UnicodeAttribute(null=True)
+    """What was known when it was taken last, or `-`: for a take whose answer was lost."""
     expires_at = TTLAttribute()
     fingerprint = UnicodeAttribute(null=True)
     response = UnicodeAttribute(null=True)
@@ -128,6 +134,10 @@ class Taken:
 
     Parameters
     ----------
+    taker
+        The random name of this attempt.
+    fingerprint
+        The hash of what its request asks for.
     attempts
         How often the work was begun, this time included.
     before
@@ -141,7 +151,8 @@ class Taken:
     """
 
     id: str
-    in_progress_until: int
+    taker: str
+    fingerprint: str
     attempts: int = 1
     before: Failure | None = None
     starts_afresh: bool = False
@@ -162,7 +173,7 @@ class Taken:
             row.waits.remove(),
         ]
         refused = Superseded(f"{self.id} was taken over by another attempt; this one wrote nothing")
-        return Operation(OperationKind.UPDATE, row(self.id), refused, self.is_ours(), tuple(actions))
+        return Operation(OperationKind.UPDATE, row(self.id), refused, self.is_ours(), tuple(actions), decides=True)
 
     def note(self, *, waits: bool) -> None:
         """Note how this attempt failed: one that found what it depends on not there is a wait, and does not count."""
@@ -172,15 +183,24 @@ class Taken:
     def is_ours(self) -> Any:
         """Answer the condition that nobody else has taken or completed the record."""
         row = IdempotencyRow
-        return (row.status == INPROGRESS) & (row.in_progress_until == self.in_progress_until)
+        return (row.status == INPROGRESS) & (row.taker == self.taker)
 
     def was_completed(self) -> bool:
-        """Read whether a commit in doubt did complete the record."""
+        """Read whether a commit in doubt did complete the record; what cannot be read stays in doubt, and is logged."""
+        row = self._read()
+        return row is not None and row.status == COMPLETED and row.taker == self.taker
+
+    def completed_by_another(self) -> IdempotencyRow | None:
+        """Read the record that another attempt at the same request has completed; None if none has yet."""
+        row = self._read()
+        return row if row and row.status == COMPLETED and row.fingerprint == self.fingerprint else None
+
+    def _read(self) -> IdempotencyRow | None:
         try:
-            row = IdempotencyRow.get(self.id, consistent_read=True)
-        except Exception:
-            return False
-        return row.status == COMPLETED and row.in_progress_until == self.in_progress_until
+            return IdempotencyRow.get(self.id, consistent_read=True)
+        except Exception as error:
+            log_error(LogEvent.RECORD_UNREAD, error, record=self.id)
+            return None
 
 
 _taken: ContextVar[Taken | None] = ContextVar("taken", default=None)
@@ -278,7 +298,7 @@ class Idempotency:
         KeyReused, StillRunning
             Nothing was done.
         Superseded
-            The attempt came too late; it wrote nothing.
+            The attempt came too late and wrote nothing, and the one that took over is not done.
         Exception
             What the work raised.
         """
@@ -286,6 +306,11 @@ class Idempotency:
         asked_before, taken_before = _asked.set(asked), _taken.set(None)
         try:
             answer = self._run(request={"key": key, "fingerprint": fingerprint}, act=act)
+        except Superseded:
+            record = _taken.get()
+            if record is None or (done := record.completed_by_another()) is None:
+                raise
+            return Outcome(json.loads(done.response or "null"), replayed=True)
         except IdempotencyValidationError as error:
             raise KeyReused("the key was used for another request") from error
         except IdempotencyAlreadyInProgressError as error:
@@ -340,7 +365,8 @@ class _PersistenceLayer(BasePersistenceLayer):
             ":until": {"N": str(until)},
             ":expires": {"N": str(epoch_seconds(now + timedelta(seconds=self._life)))},
             ":fingerprint": {"S": data_record.payload_hash},
-            ":message": {"S": asked.message_id or "-"},
+            ":message": {"S": asked.message_id or _NONE},
+            ":none": {"S": _NONE},
             ":taker": {"S": f"{self._runtime.random.getrandbits(96):024x}"},
             ":one": {"N": "1"},
             ":now": {"N": str(epoch_seconds(now))},
@@ -353,14 +379,16 @@ class _PersistenceLayer(BasePersistenceLayer):
             random=self._runtime.random,
             on=_RecordBusy,
         )
-        record = self._taken_from(data_record.idempotency_key, until, asked.message_id, answer)
+        claim = Taken(data_record.idempotency_key, values[":taker"]["S"], data_record.payload_hash)
+        record = self._continued(claim, asked.message_id, answer)
         _taken.set(record)
         if record.starts_afresh:
             self._restart(record)
 
-    def _taken_from(self, record_id: str, until: int, message_id: str | None, old: dict[str, Any]) -> Taken:
+    def _continued(self, claim: Taken, message_id: str | None, old: dict[str, Any]) -> Taken:
+        """Count on from what was known of the record when it was taken."""
         if "attempts" not in old:
-            return Taken(record_id, until)
+            return claim
         attempts = int(old["attempts"]["N"])
         before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
         if before is None and old["status"]["S"] == INPROGRESS:
@@ -369,10 +397,10 @@ class _PersistenceLayer(BasePersistenceLayer):
         # shares the attempts of its twin. Were each to start afresh, neither would ever come to its last.
         is_another = message_id is not None and old["message_id"]["S"] != message_id
         if is_another and before is not None and self._runtime.timings.consumer_backoff.is_over(before, attempts):
-            return Taken(record_id, until, starts_afresh=True)
+            return replace(claim, starts_afresh=True)
         waits = int(old["waits"]["N"]) if "waits" in old else 0
         since = old["first_failed_at"]["S"] if "first_failed_at" in old else None
-        return Taken(record_id, until, attempts + 1, before, failing_since=since, waits=waits)
+        return replace(claim, attempts=attempts + 1, before=before, failing_since=since, waits=waits)
 
     def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -380,7 +408,9 @@ class _PersistenceLayer(BasePersistenceLayer):
                 TableName=IdempotencyRow.table_name(),
                 Key={"id": {"S": record_id}},
                 UpdateExpression="SET #status = :inprogress, #until = :until, #expires = :expires,"
-                " #fingerprint = :fingerprint, #message = :message, #taker = :taker"
+                " #fingerprint = :fingerprint, #message = :message, #taker = :taker,"
+                " #before_status = if_not_exists(#status, :none), #before_failure = if_not_exists(#failure, :none),"
+                " #before_message = if_not_exists(#message, :none)"
                 " REMOVE #failure, #response ADD #attempts :one",
                 ConditionExpression="attribute_not_exists(#id) OR #expires < :now OR #status = :failed"
                 " OR (#status = :inprogress AND #until < :now_ms)",
@@ -392,6 +422,9 @@ class _PersistenceLayer(BasePersistenceLayer):
                     "#fingerprint": "fingerprint",
                     "#message": "message_id",
                     "#taker": "taker",
+                    "#before_status": "before_status",
+                    "#before_failure": "before_failure",
+                    "#before_message": "before_message_id",
                     "#failure": "failure",
                     "#response": "response",
                     "#attempts": "attempts",
@@ -471,16 +504,15 @@ class _PersistenceLayer(BasePersistenceLayer):
 
 
 def _before_our_take(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Answer what is still known of a record as we found it, after the answer to our take was lost.
-
-    That is how often it had been taken. The failure of the attempt before is not, nor whose message that had: one that
-    was to be the last attempt is followed by another, and a redriven message goes on counting where it died.
-    """
-    taken_before = int(item["attempts"]["N"]) - 1
-    if taken_before == 0 and "first_failed_at" not in item:
+    """Answer the record as it was before our take, whose answer was lost."""
+    if item["before_status"]["S"] == _NONE:
         return {}
-    known = {name: item[name] for name in ("message_id", "first_failed_at", "waits") if name in item}
-    return {"status": {"S": FAILED}, "attempts": {"N": str(taken_before)}, **known}
+    before = {name: item[name] for name in ("first_failed_at", "waits") if name in item}
+    before["attempts"] = {"N": str(int(item["attempts"]["N"]) - 1)}
+    before["status"], before["message_id"] = item["before_status"], item["before_message_id"]
+    if item["before_failure"]["S"] != _NONE:
+        before["failure"] = item["before_failure"]
+    return before
 
 
 class _RecordBusy(Unavailable):

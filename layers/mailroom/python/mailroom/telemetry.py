@@ -35,6 +35,7 @@ class LogEvent(StrEnum):
     RELAY_LEFT_UNCLEAN = "relay left unclean"
     ROWS_UNCONFIRMED = "rows unconfirmed"
     RECORD_LEFT_OPEN = "record left open"
+    RECORD_UNREAD = "record unread"
     MESSAGE_BEGUN = "message begun"
     MESSAGE_HANDLED = "message handled"
     MESSAGE_REPEATED = "message repeated"

@@ -65,6 +65,9 @@ class Operation:
     ----------
     refused
         What to raise when the condition does not hold.
+    decides
+        Raise it whatever else is refused with it: it says that somebody else has done the work meanwhile, and what
+        that changed refuses the rest.
 
     Raises
     ------
@@ -79,6 +82,7 @@ class Operation:
     refused: Exception
     condition: Condition | None = None
     actions: tuple[Action, ...] = field(default=())
+    decides: bool = False
 
     def __post_init__(self) -> None:
         if self.kind is OperationKind.UPDATE and isinstance(self.row, SubjectRow):
@@ -131,7 +135,8 @@ def write(
     RowRefused
         If DynamoDB will never take a row as it would be.
     Exception
-        The `refused` of the first operation whose condition does not hold; or what AWS answers.
+        The `refused` of an operation whose condition does not hold: of one that decides, else of the first; or what
+        AWS answers.
     """
     ordered = sorted(operations, key=lambda operation: operation.kind)
     _check(ordered)
@@ -188,9 +193,9 @@ def _named(error: TransactWriteError, operations: Sequence[Operation]) -> Except
         for operation, reason in zip(operations, error.cancellation_reasons, strict=False)
         if reason is not None
     ]
-    for operation, reason in reasons:
-        if reason.code == "ConditionalCheckFailed":
-            return operation.refused
+    refused = [operation for operation, reason in reasons if reason.code == "ConditionalCheckFailed"]
+    if refused:
+        return max(refused, key=lambda operation: operation.decides).refused
     for operation, reason in reasons:
         if reason.code in _NEVER_TAKEN:
             return RowRefused(operation.row, reason)

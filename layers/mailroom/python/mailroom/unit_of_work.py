@@ -312,7 +312,7 @@ class UnitOfWork:
         Raises
         ------
         Exception
-            The `refused` of the first condition that does not hold; `Superseded` if the record was taken over;
+            `Superseded` if the record was taken over; else the `refused` of the first condition that does not hold;
             `TooManyItems`, `CommitConflict`, or what AWS answers. Nothing was written then.
         """
         for subject in self._subjects:

@@ -32,7 +32,6 @@ ERRORS: Mapping[type[Exception], ProblemKind] = {
 DETAILS: Mapping[type[Exception], str] = {
     Superseded: "the first request with this key took longer than it may, and another one does its work now",
     RowChanged: "what the request is about was changed at the same time: read it again",
-    EventTooLarge: "what the request asks for is more than can be passed on",
 }
 """What callers are told where an error's own text names keys and tables; for all others that text is the detail."""
 
