@@ -42,7 +42,8 @@ from app.events import RepoCreated
 from mailroom import clients
 from mailroom.clients import Call
 from mailroom.clock import SystemClock, epoch_milliseconds, timestamp
-from mailroom.consumer import Consumer, ConsumerEdge, consumer
+from mailroom.consumer import Consumer, consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.failures import failure_of
 from mailroom.idempotency import FAILED, IdempotencyRow, record_id
 from mailroom.outbox.event import Envelope, payload_of

@@ -25,7 +25,7 @@ from app.consumers.webhook_deliveries import webhook_deliveries
 from app.deliveries import WebhookDelivery
 from app.settings import AppSettings
 from mailroom.clock import SystemClock, timestamp
-from mailroom.consumer import ConsumerEdge
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.outbox.event import Envelope, payload_of
 from mailroom.row import bind
 from mailroom.runtime import Runtime

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mailroom.clock import timestamp
-from mailroom.consumer import Consumer, ConsumerEdge
+from mailroom.consumer import Consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.outbox.event import Envelope, Event, payload_of
 from mailroom.runtime import Runtime
 from mailroom.sources.memory import InMemorySource

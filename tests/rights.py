@@ -17,7 +17,7 @@ import pytest
 
 from mailroom import idempotency, lease
 from mailroom.clients import Call, observed
-from mailroom.consumer import ConsumerEdge
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.http.edge import Edge
 from mailroom.job import JobEdge
 from mailroom.needs import Access, Need

@@ -11,7 +11,7 @@ from app.events import RepoTransferred
 from app.owners import Owner
 from app.sagas.transfer import transfer
 from mailroom import clients
-from mailroom.consumer import ConsumerEdge
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.outbox.event import Envelope
 from mailroom.saga import SagaStepRequested

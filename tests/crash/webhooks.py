@@ -10,7 +10,8 @@ from app.consumers.webhook_deliveries import webhook_deliveries
 from app.consumers.webhooks import webhooks
 from app.deliveries import WebhookDelivery
 from app.webhooks import Webhook
-from mailroom.consumer import Consumer, ConsumerEdge
+from mailroom.consumer import Consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.outbound import Answer, Outbound
 from mailroom.outbound_url import OutboundUrl
 from mailroom.outbox.event import Envelope

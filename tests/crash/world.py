@@ -11,7 +11,8 @@ from typing import Any, Self
 from app.api import api
 from app.events import RepoCreated
 from app.owners import Owner
-from mailroom.consumer import Consumer, ConsumerEdge, consumer
+from mailroom.consumer import Consumer, consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import Deed
 from mailroom.deployment import Deployment

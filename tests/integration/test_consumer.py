@@ -12,7 +12,8 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import QUEUE_VARIABLE, Consumer, ConsumerEdge, consumer, consumer_handler
+from mailroom.consumer import QUEUE_VARIABLE, Consumer, consumer
+from mailroom.consumer_edge import ConsumerEdge, consumer_handler
 from mailroom.declarations import DECLARATION_VARIABLE
 from mailroom.failures import Failure, Permanent, RetryAfter
 from mailroom.idempotency import IdempotencyRow

@@ -10,7 +10,8 @@ import pytest
 
 from app.owners import Owner
 from mailroom.clock import timestamp
-from mailroom.consumer import ConsumerEdge, consumer
+from mailroom.consumer import consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.declarations import DeclarationError
 from mailroom.failures import Failure, FailureKind, Permanent
 from mailroom.idempotency import COMPLETED, IdempotencyRow

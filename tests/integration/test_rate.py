@@ -11,7 +11,8 @@ from app.email import Email
 from app.events import RepoCreated
 from app.owners import Owner
 from app.testing import FakeEmail
-from mailroom.consumer import Consumer, ConsumerEdge, consumer
+from mailroom.consumer import Consumer, consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.failures import Failure, FailureKind
 from mailroom.idempotency import COMPLETED, IdempotencyRow
 from mailroom.rate import Limit, Rate, RateRow

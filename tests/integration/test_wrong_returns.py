@@ -10,7 +10,8 @@ from pydantic import BaseModel
 
 from app.events import RepoCreated
 from app.owners import Owner
-from mailroom.consumer import ConsumerEdge, consumer
+from mailroom.consumer import consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.failures import Failure, FailureKind, Permanent
 from mailroom.http.api import Api
 from mailroom.http.command import Command

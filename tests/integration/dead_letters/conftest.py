@@ -12,7 +12,8 @@ import pytest
 from app.events import RepoCreated
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import ConsumerEdge, consumer
+from mailroom.consumer import consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.dead_letters.desk import Desk
 from mailroom.dead_letters.letter import DeadLetter, Deed
 from mailroom.dead_letters.redrive import Plan, Redrive

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from app.owners import Owner
 from mailroom import clients
-from mailroom.consumer import ConsumerEdge
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.deployment import DEAD
 from mailroom.job import JobEdge
 from mailroom.jobs.saga_orchestrator import saga_orchestrator

@@ -20,7 +20,7 @@ from app.owners import PutOwner, set_owner
 from app.repos import CreateRepo, RenameRepo, Repo, TransferRepo, create_repo, delete_repo, rename_repo
 from app.sagas.transfer import TransferData, transfer, transfer_repo
 from mailroom.clock import timestamp
-from mailroom.consumer import ConsumerEdge
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.dead_letters.letter import Deed
 from mailroom.failures import Permanent
 from mailroom.jobs.saga_orchestrator import resume

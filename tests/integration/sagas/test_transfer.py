@@ -16,7 +16,7 @@ from app.repos import Repo
 from app.sagas import transfer as module
 from app.settings import AppSettings
 from mailroom.clients import observed
-from mailroom.consumer import ConsumerEdge
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.failures import Permanent
 from mailroom.http.testing import ApiAnswer, ApiClient
 from mailroom.outbox.table import OutboxRow

@@ -15,7 +15,8 @@ from app.consumers.webhook_deliveries import webhook_deliveries
 from app.consumers.webhooks import webhooks
 from app.settings import AppSettings
 from mailroom import clients
-from mailroom.consumer import Consumer, ConsumerEdge
+from mailroom.consumer import Consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.http.testing import ApiAnswer, ApiClient
 from mailroom.master_keys import MasterKey, MasterKeys
 from mailroom.outbox.event import Envelope

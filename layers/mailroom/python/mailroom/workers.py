@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from threading import Thread
 
-from mailroom.consumer import Consumer, ConsumerEdge
+from mailroom.consumer import Consumer
+from mailroom.consumer_edge import ConsumerEdge
 from mailroom.runtime import Runtime
 from mailroom.shutdown import Shutdown
 from mailroom.sources.source import MAX_BATCH, Queue, Sink
