@@ -76,8 +76,8 @@ class Failure:
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", _fingerprint(self.type, self.message))
         # JSON may write a character as six bytes; the cuts keep any failure below MAX_STORED_BYTES.
-        object.__setattr__(self, "type", _cut(self.type, _MAX_TYPE))
-        object.__setattr__(self, "message", _cut(self.message, _MAX_MESSAGE))
+        object.__setattr__(self, "type", cut(self.type, _MAX_TYPE))
+        object.__setattr__(self, "message", cut(self.message, _MAX_MESSAGE))
 
     def to_json(self) -> str:
         """Write the failure as a row stores it, at most `MAX_STORED_BYTES` long."""
@@ -222,7 +222,8 @@ _TELLS_THE_INPUT = frozenset({"union_tag_invalid"})
 """Pydantic's errors whose message itself repeats the input: https://docs.pydantic.dev/latest/errors/validation_errors/"""
 
 
-def _cut(text: str, size: int) -> str:
+def cut(text: str, size: int) -> str:
+    """Return as much of a text as takes so many bytes in a JSON text, with a mark where it was cut off."""
     text = _storable(text)
     if _stored_size(text) <= size:
         return text

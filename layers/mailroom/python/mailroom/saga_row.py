@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -165,6 +165,27 @@ class _TransitionsAttribute(UnicodeAttribute):
         return value
 
 
+MAX_SAGA_HISTORY_BYTES = 250 * 1024
+"""A row has 400 KB, of which the data takes 100,000 bytes (`MAX_DATA_BYTES`)."""
+
+
+def _fitted(transitions: list[Transition]) -> str:
+    """Write transitions, each of which tells where a step stands; of too many the oldest tell nothing more."""
+    told = [_json(each.to_dict()) for each in transitions]
+    excess = sum(len(each.encode()) + 2 for each in told) - MAX_SAGA_HISTORY_BYTES
+    for at, each in enumerate(transitions):
+        if excess <= 0:
+            break
+        bare = _json(replace(each, failure=None, deed=None).to_dict())
+        excess -= len(told[at].encode()) - len(bare.encode())
+        told[at] = bare
+    return f"[{', '.join(told)}]"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 class UnfinishedIndex(GlobalSecondaryIndex["SagaRow"]):  # type: ignore[no-untyped-call]
     """The sagas that are not finished, by status, those that have not moved for longest first; sparse."""
 
@@ -252,10 +273,10 @@ class SagaRow(SubjectRow):
         }
 
     def note(self, outcome: Outcome, at: str, failure: Failure | None = None, deed: Deed | None = None) -> None:
-        """Note what came of the present step; of the same again the latest is kept, which bounds the history."""
+        """Note what came of the present step; of the same again the latest is kept, and of all what fits the row."""
         new = Transition(self.step_name, Direction(self.direction), outcome, at, self.token, failure, deed)
         kept = [each for each in self.transitions if not new.repeats(each)]
-        self.history = json.dumps([each.to_dict() for each in (*kept, new)], ensure_ascii=False)
+        self.history = _fitted([*kept, new])
         self.updated_at = at
 
     def become(self, status: Status) -> None:

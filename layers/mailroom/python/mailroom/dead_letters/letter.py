@@ -7,14 +7,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from mailroom.failures import Failure
+from mailroom.failures import Failure, cut
 from mailroom.history import read_history, write_history
 
 OUTBOX = "outbox"
 """The source of events that could not be published; the other sources are the consumers, by name, and what did not
 reach their queues, `NAME-undelivered`."""
 MAX_WHY = 200
-"""Characters of a reason: ten of them, with their failures, fit the room that events leave in their item."""
+"""Characters of a reason that somebody may write."""
+_MAX_WHY_BYTES = 4 * MAX_WHY + 100
+"""What they take in a row at most: characters have up to four bytes, and some are escaped in JSON."""
+_MAX_BY_BYTES = 500
 
 
 class Action(StrEnum):
@@ -53,11 +56,15 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Who does something to a dead letter or a saga, when, and why."""
+    """Who does something to a dead letter or a saga, when, and why: of more than rows have room for, the beginning."""
 
     by: str
     at: str
     why: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by", cut(self.by, _MAX_BY_BYTES))
+        object.__setattr__(self, "why", cut(self.why, _MAX_WHY_BYTES))
 
 
 @dataclass(frozen=True, slots=True)
