@@ -16,3 +16,13 @@ def lagging_reads(aws: None, clock: ManualClock) -> Iterator[LaggingReads]:
     with LaggingReads(lambda: clock).attached() as reads:
         yield reads
     reads.check()
+
+
+@pytest.fixture(autouse=True)
+def lagging_tables(aws: None, clock: ManualClock) -> Iterator[LaggingReads]:
+    """The same, with indexes as they are a while later: for tests of lists, and of what is found by them."""
+    reads = LaggingReads(lambda: clock)
+    reads.index_lag = 0
+    with reads.attached():
+        yield reads
+    reads.check()

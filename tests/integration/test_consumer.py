@@ -28,6 +28,7 @@ from tests.faults import Died, died, failing, throttled
 from tests.log_lines import Lines
 
 from .conftest import CallCounter
+from .lagging import lagging_tables  # noqa: F401 - for every test here
 
 
 class Handled:
@@ -107,7 +108,7 @@ def message(name: str, event_id: str = "01JDW3NDEKTSV4RRFFQ69G5FAV-03", **change
 
 
 def effects() -> int:
-    rows = list(Owner.scan())
+    rows = list(Owner.scan(consistent_read=True))
     return int(rows[0].repo_count) if rows else 0
 
 
@@ -163,19 +164,21 @@ def test_a_message_that_is_no_event_has_a_record_of_its_own__which_says_why(queu
     queue.send("not json", "null")
     batch = queue.receive()
     queue.handle(batch)
-    failures = {row.event_id: Failure.from_json(row.failure).message for row in IdempotencyRow.scan()}
+    failures = {
+        row.event_id: Failure.from_json(row.failure).message for row in IdempotencyRow.scan(consistent_read=True)
+    }
     not_json, null = (f"message/{record['messageId']}" for record in batch["Records"])
     assert failures.keys() == {not_json, null}
     assert failures[not_json].startswith("the message is not JSON")
     assert failures[null] == "the message is no CloudEvent but NoneType"
-    assert {row.type for row in IdempotencyRow.scan()} == {"?"}
+    assert {row.type for row in IdempotencyRow.scan(consistent_read=True)} == {"?"}
 
 
 def test_the_record_of_a_failure_names_the_event(queue: Queue) -> None:
     HANDLED.behave = fail(ValueError("no"))
     queue.send(message("tool"))
     queue.handle()
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     assert (row.event_id, row.type, row.subject, row.failing) == (
         "01JDW3NDEKTSV4RRFFQ69G5FAV-03",
         "repo.created",
@@ -250,7 +253,7 @@ def test_the_waits_grow_with_the_attempts__and_the_sixth_delivery_skips_the_hand
     assert [base * 2**n <= wait <= base * 2**n * 1.5 for n, wait in enumerate(waits[:4])] == [True] * 4
     assert waits[4:] == [0, 0, 0, 0], "dead: SQS may move it on as soon as it has counted enough"
     assert len(HANDLED.names) == 5
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     assert (row.attempts, Failure.from_json(row.failure).message) == (5, "no")
 
 
@@ -268,7 +271,7 @@ def test_a_payload_of_the_wrong_shape_never_reaches_the_handler(queue: Queue) ->
     queue.send(message("tool", owner_id=[1]))
     assert len(queue.handle()) == 1
     assert HANDLED.names == []
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     assert Failure.from_json(row.failure).kind == "permanent"
 
 
@@ -303,7 +306,7 @@ def test_a_consumer_that_died_is_taken_over__and_the_attempt_was_counted(queue: 
     clock.advance(31)
     assert queue.handle(batch) == []
     assert effects() == 1
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     assert row.attempts == 2
 
 
@@ -316,7 +319,7 @@ def test_a_message_that_times_out_five_times_is_dead_and_says_so(queue: Queue, c
         clock.advance(31)
     assert len(queue.handle(batch)) == 1
     assert len(HANDLED.names) == 5
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     assert Failure.from_json(row.failure).message == "the attempt timed out or was killed"
 
 
@@ -348,7 +351,7 @@ def test_what_there_is_no_time_for_is_handed_back_at_once__and_costs_no_attempt(
 ) -> None:
     queue.send(message("tool"))
     assert len(queue.handle(remaining_ms=1000)) == 1
-    assert (HANDLED.names, visibility(calls), list(IdempotencyRow.scan())) == ([], [0], [])
+    assert (HANDLED.names, visibility(calls), list(IdempotencyRow.scan(consistent_read=True))) == ([], [0], [])
 
 
 @pytest.mark.parametrize(("spare_ms", "handled"), [(0, []), (1, ["tool"])])
@@ -365,7 +368,7 @@ def test_a_message_that_time_never_reached_says_so__before_sqs_moves_it_on(queue
     batch = queue.receive()
     batch["Records"][0]["attributes"]["ApproximateReceiveCount"] = str(MAX_RECEIVES)
     assert len(queue.handle(batch, remaining_ms=1000)) == 1
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     failure = Failure.from_json(row.failure)
     assert (failure.type, row.attempts, HANDLED.names) == ("NeverInTime", 0, [])
 

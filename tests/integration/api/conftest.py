@@ -14,6 +14,8 @@ from mailroom.http.testing import ApiAnswer, ApiClient
 from mailroom.row import Row
 from mailroom.runtime import Runtime
 
+from ..lagging import lagging_tables  # noqa: F401 - for every test here
+
 REPOS = "/api/v1/repos"
 ORDER = {"name": "a repository", "owner_id": "owner-1"}
 

@@ -290,4 +290,4 @@ def test_the_caller_is_asked_to_come_back__while_aws_refuses(
         answer = change(client, method, repo)
 
     assert (answer.status, answer.json["type"]) == (503, "/problems/unavailable")
-    assert Repo.get(repo.rpartition("/")[2]).version == 1
+    assert Repo.get(repo.rpartition("/")[2], consistent_read=True).version == 1

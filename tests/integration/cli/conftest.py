@@ -23,6 +23,7 @@ from tests.lagging_reads import LaggingReads
 
 from ..dead_letters.conftest import BEHAVE, queues_by_the_clock  # noqa: F401 - for every test here
 from ..dead_letters.conftest import Stage as DyingStage
+from ..lagging import lagging_tables  # noqa: F401 - for every test here
 from ..outbox.conftest import Outbox, outbox  # noqa: F401 - a fixture
 
 CONSUMER, JOB = "greeter", "sweep_up"

@@ -69,7 +69,7 @@ def test_an_edited_event_is_a_new_one__that_both_its_parent_and_its_trace_name(
     (tmp_path / "fixed.json").write_text('{ "mended": "é" }')
     answer = mailroom("dead", "edit", event, "--payload", str(tmp_path / "fixed.json"), *WHY, "--json")
     assert answer.code == 0
-    (copy,) = OutboxRow.query(pending(SHARD))
+    (copy,) = OutboxRow.query(pending(SHARD), consistent_read=True)
     assert (copy.event_id, copy.parent, copy.payload) == (answer.json["new_id"], event, '{"mended":"é"}')
     assert copy.event_id in mailroom("trace", event).words
     traced = mailroom("trace", copy.event_id, "--json").json["events"]
@@ -97,7 +97,7 @@ def test_a_payload_that_is_no_strict_json_object_is_refused__and_nothing_is_chan
     answer = mailroom("dead", "edit", event, "--payload", "-", *WHY, answers=payload)
     assert answer.code == 2
     assert "the payload is refused" in answer.err
-    assert [row.event_id for row in OutboxRow.query(DEAD)] == [event]
+    assert [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)] == [event]
 
 
 def test_a_payload_that_cannot_be_read_is_wrong_usage(stage: Stage, mailroom: Command, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_payload_that_is_too_large_for_the_outbox_is_refused(stage: Stage, mai
     answer = mailroom("dead", "edit", event, "--payload", "-", *WHY, answers=payload)
     assert answer.code == 1
     assert "which holds" in answer.words
-    assert [row.event_id for row in OutboxRow.query(DEAD)] == [event]
+    assert [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)] == [event]
 
 
 def test_a_consumers_letter_is_edited_where_it_died__and_both_events_are_traced(
@@ -151,7 +151,7 @@ def test_an_event_that_died_at_several_is_edited_where_it_is_said(
     chosen = ("dead", "edit", event, "--payload", "-", *WHY)
     assert "--source outbox or --source greeter" in mailroom(*chosen, answers=payload).err
     assert mailroom(*chosen, "--source", CONSUMER, answers=payload).code == 0
-    assert [row.event_id for row in OutboxRow.query(DEAD)] == [event]
+    assert [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)] == [event]
 
 
 def test_a_consumer_that_the_application_does_not_have_cannot_read_a_copy(stage: Stage, mailroom: Command) -> None:
@@ -202,7 +202,7 @@ def test_discarded_letters_leave_the_list__and_their_reason_stays(stage: Stage, 
     answer = mailroom("dead", "discard", *events, "--source", "outbox", *WHY)
     assert answer.code == 0
     assert "Of 2 letters: 2 done." in answer.out
-    assert [row.event_id for row in OutboxRow.query(DISCARDED)] == events
+    assert [row.event_id for row in OutboxRow.query(DISCARDED, consistent_read=True)] == events
     assert "a field was missing" in mailroom("dead", "show", events[0]).words
 
 

@@ -63,7 +63,7 @@ def test_a_filter_sends_those_it_keeps__and_no_others(stage: Stage, mailroom: Co
     fingerprint = permanent("old trouble").fingerprint
     answer = mailroom("dead", "redrive", "--fingerprint", fingerprint, *WHY, "--yes", "--json")
     assert (answer.code, fates(answer)) == (0, {old: "done"})
-    assert [row.event_id for row in OutboxRow.query(DEAD)] == [new]
+    assert [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)] == [new]
 
 
 def test_an_id_alone_finds_where_it_died(stage: Stage, mailroom: Command) -> None:
@@ -84,7 +84,7 @@ def test_an_id_that_died_at_several_needs_a_source(stage: Stage, mailroom: Comma
     assert answer.code == 2
     assert "--source outbox or --source greeter" in answer.err
     assert fates(mailroom("dead", "redrive", event, "--source", CONSUMER, *WHY, "--yes", "--json")) == {event: "done"}
-    assert [row.event_id for row in OutboxRow.query(DEAD)] == [event]
+    assert [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)] == [event]
 
 
 def test_pending_sent_and_unknown_ids_each_say_so__and_the_rest_is_sent(stage: Stage, mailroom: Command) -> None:
@@ -197,7 +197,7 @@ def test_it_keeps_who_did_it_and_why(stage: Stage, mailroom: Command) -> None:
 
 def test_of_120_with_a_bad_one_all_others_are_sent__and_the_exit_code_tells(stage: Stage, mailroom: Command) -> None:
     bury(120)  # more than a page of them
-    bad = [row.event_id for row in OutboxRow.query(DEAD)][113]
+    bad = [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)][113]
 
     class RefuseOne:
         def before(self, call: Call) -> None:
@@ -211,8 +211,8 @@ def test_of_120_with_a_bad_one_all_others_are_sent__and_the_exit_code_tells(stag
     assert answer.code == 1
     assert answer.json["counts"] == {"done": 119, "failed": 1}
     assert fates(answer)[bad] == "failed"
-    assert len(list(OutboxRow.query(pending(SHARD)))) == 119
-    assert [row.event_id for row in OutboxRow.query(DEAD)] == [bad]
+    assert len(list(OutboxRow.query(pending(SHARD), consistent_read=True))) == 119
+    assert [row.event_id for row in OutboxRow.query(DEAD, consistent_read=True)] == [bad]
 
 
 def test_a_source_that_fails_in_the_middle_leaves_the_outcomes_so_far(stage: Stage, mailroom: Command) -> None:

@@ -9,6 +9,7 @@ from mailroom.outbox.listing import find_event
 from mailroom.outbox.relay import lease_name
 from mailroom.outbox.table import OutboxRow
 from mailroom.reading import UNREADABLE
+from tests.lagging_reads import LaggingReads
 from tests.spoilt import spoil_row
 
 from ..dead_letters.test_unreadable import die
@@ -129,10 +130,13 @@ def test_a_record_that_cannot_be_read_is_shown(stage: Stage, mailroom: Command) 
 # Status
 
 
-def test_a_lease_that_cannot_be_read_is_told__with_the_other_shards(stage: Stage, mailroom: Command) -> None:
+def test_a_lease_that_cannot_be_read_is_told__with_the_other_shards(
+    stage: Stage, mailroom: Command, lagging_tables: LaggingReads
+) -> None:
     stage.deploy_functions()
     die(stage, payload=None)
     spoil_row(LeaseRow, lease_name(SHARD), held_until={"S": "0"})
+    lagging_tables.forget()
     answer = mailroom("status")
     assert answer.code == 0
     assert "The lease of shard 03 cannot be read: held_until is a text (S) and must be a number (N)" in answer.words

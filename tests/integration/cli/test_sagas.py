@@ -109,7 +109,7 @@ def test_show_tells_the_way_out_of_being_stuck__as_a_command_that_works(
     assert shown["trouble"]["failure"]["message"] == "the airline is gone"
     command = shlex.split(shown["trouble"]["then"])
     assert command[:3] == ["mailroom", "dead", "redrive"]
-    assert command[3] == SagaRow.get(sagas["stuck"]).trouble_request
+    assert command[3] == SagaRow.get(sagas["stuck"], consistent_read=True).trouble_request
     assert command[3] in line.queue.dead[0]
     assert command[command.index("--source") + 1] == SAGAS
     assert shown["trouble"]["then"] in mailroom("saga", "show", sagas["stuck"]).out

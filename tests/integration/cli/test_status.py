@@ -17,6 +17,7 @@ from mailroom.outbox.relay import lease_name
 from mailroom.schedule import Every
 from mailroom.status import consumer_status, job_status, shard_status
 from mailroom.testing import LambdaContext, unavailable
+from tests.lagging_reads import LaggingReads
 
 from ..outbox.conftest import SHARD
 from .conftest import CONSUMER, JOB, SCHEDULE, Command, Stage
@@ -48,11 +49,12 @@ def test_a_shard_at_rest_says_nothing(stage: Stage, mailroom: Command) -> None:
     assert "8 shards are empty and at rest." in mailroom("status").out
 
 
-def test_a_shard_tells_what_waits_and_since_when(stage: Stage, mailroom: Command) -> None:
+def test_a_shard_tells_what_waits_and_since_when(stage: Stage, mailroom: Command, lagging_tables: LaggingReads) -> None:
     stage.outbox.add()
     written = stage.clock.now()
     stage.clock.advance(7_200)
     stage.outbox.add()
+    lagging_tables.forget()
     shard = shard_status(stage.runtime)[SHARD]
     assert (shard.pending, shard.oldest_pending_at) == (2, written.strftime("%Y-%m-%dT%H:%M:%S.001Z"))
     assert "03 2 2h ago" in mailroom("status").words
@@ -79,11 +81,12 @@ def test_a_shard_names_its_holder_while_there_is_one(stage: Stage) -> None:
 
 
 def test_counting_stops_at_its_bound__and_says_so(
-    stage: Stage, mailroom: Command, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, mailroom: Command, monkeypatch: pytest.MonkeyPatch, lagging_tables: LaggingReads
 ) -> None:
     monkeypatch.setattr(status, "COUNTED_TO", 2)
     for _ in range(3):
         stage.outbox.add()
+    lagging_tables.forget()
     shard = shard_status(stage.runtime)[SHARD]
     assert shard.pending == 2
     assert shard.to_dict()["pending_or_more"]
@@ -110,7 +113,7 @@ def test_what_waits_for_its_next_attempt_is_in_flight(stage: Stage) -> None:
 
 def test_it_has_failed_since_its_first_failure__not_its_last(stage: Stage) -> None:
     fail_once(stage)
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     row.update([IdempotencyRow.failed_at.set("2030-01-02T00:00:00.000Z")])
     assert consumer_status(stage.runtime, stage.deployment)[0].failing_since == "2030-01-01T00:00:00.000Z"
 

@@ -97,7 +97,7 @@ def test_an_attempt_that_was_killed_is_told(stage: Stage, mailroom: Command) -> 
     stage.send(EVENT)
     with pytest.raises(Killed):
         stage.deliver_and_delete()
-    (row,) = IdempotencyRow.scan()
+    (row,) = IdempotencyRow.scan(consistent_read=True)
     row.update([IdempotencyRow.status.set("INPROGRESS")])  # as if the process had been gone at once
     stage.clock.advance(60)
     answer = mailroom("trace", EVENT)

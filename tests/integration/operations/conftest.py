@@ -21,6 +21,7 @@ from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, permanent
 from tests.faults import Died
 
+from ..lagging import lagging_tables  # noqa: F401 - for every test here
 from ..outbox.conftest import SHARD, Outbox, outbox  # noqa: F401 - a fixture
 
 OUTBOX, LETTERS = "/ops/v1/outbox", "/ops/v1/dead-letters"

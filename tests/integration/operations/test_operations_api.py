@@ -22,6 +22,7 @@ from mailroom.reading import UNREADABLE
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, permanent
 from tests.faults import Died
+from tests.lagging_reads import LaggingReads
 
 from ..conftest import CallCounter
 from ..outbox.conftest import SHARD, Outbox
@@ -189,7 +190,7 @@ def test_dead_events_are_pending_again__and_remember_who_and_why(
     answer = redrive(ApiClient(api, runtime), events)
     assert (answer.status, answer.json["done"], answer.json["failed"]) == (200, 3, 0)
     assert [each["id"] for each in answer.json["results"]] == events
-    row = OutboxRow.get(pending(SHARD), events[0])
+    row = OutboxRow.get(pending(SHARD), events[0], consistent_read=True)
     (deed,) = json.loads(row.history)
     assert (deed["action"], deed["by"], deed["why"]) == ("redrive", "anybody", "mended")
 
@@ -227,7 +228,7 @@ def test_the_same_key_answers_as_before__and_moves_nothing_again(
     Relay(runtime, FakePublisher(lambda _: permanent())).drain(SHARD)
     again = redrive(client, events)
     assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
-    assert [row.event_id for row in OutboxRow.query(DEAD_PARTITION)] == events
+    assert [row.event_id for row in OutboxRow.query(DEAD_PARTITION, consistent_read=True)] == events
 
 
 def test_another_key_redrives_again__and_what_is_alive_stays_as_it_is(
@@ -303,7 +304,7 @@ def test_a_redrive_without_a_key_is_refused(client: ApiClient, kill: Callable[[i
     body = json.dumps({"source": "outbox", "ids": kill(1), "why": "mended"})
     answer = client.send("POST", REDRIVE, body, {"content-type": "application/json"})
     assert (answer.status, answer.json["type"]) == (400, "/problems/invalid-idempotency-key")
-    assert len(list(OutboxRow.query(DEAD_PARTITION))) == 1
+    assert len(list(OutboxRow.query(DEAD_PARTITION, consistent_read=True))) == 1
 
 
 def test_a_redrive_with_a_parameter_that_it_does_not_know_is_refused__and_moves_nothing(
@@ -312,7 +313,7 @@ def test_a_redrive_with_a_parameter_that_it_does_not_know_is_refused__and_moves_
     body = json.dumps({"source": "outbox", "ids": kill(1), "why": "mended"})
     headers = {"content-type": "application/json", "idempotency-key": "key-1"}
     assert client.send("POST", REDRIVE, body, headers, query={"dry_run": "1"}).status == 400
-    assert len(list(OutboxRow.query(DEAD_PARTITION))) == 1
+    assert len(list(OutboxRow.query(DEAD_PARTITION, consistent_read=True))) == 1
 
 
 # Identity and status
@@ -336,14 +337,15 @@ def test_a_deed_carries_the_callers_own_name(
     signed.provide(Deployment, deployment)
     (event_id,) = kill(1)
     redrive(ApiClient(api, signed, identity=identity), [event_id])
-    (deed,) = json.loads(OutboxRow.get(pending(SHARD), event_id).history)
+    (deed,) = json.loads(OutboxRow.get(pending(SHARD), event_id, consistent_read=True).history)
     assert deed["by"] == arn
 
 
 def test_the_status_shows_shards_consumers_and_jobs(
-    client: ApiClient, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+    client: ApiClient, outbox: Outbox, monkeypatch: pytest.MonkeyPatch, lagging_tables: LaggingReads
 ) -> None:
     outbox.add()
+    lagging_tables.forget()
     monkeypatch.setattr("mailroom.operations.ports.consumer_status", lambda *_: [])
     status = client.get(STATUS).json
     assert status["stage"] == "test"

@@ -45,7 +45,7 @@ def test_all_that_is_dead_is_sent_again__whatever_the_source(
     answer = redrive(client)
     assert (answer.json["retried"], answer.json["failed"], answer.json["more"]) == (4, 0, False)
     assert ids(answer) == [*events, message]
-    assert len(list(OutboxRow.query(pending(SHARD)))) == 3
+    assert len(list(OutboxRow.query(pending(SHARD), consistent_read=True))) == 3
     assert waiting(deployment, CONSUMER) == 1
 
 
@@ -143,7 +143,7 @@ def test_the_same_key_answers_as_before__and_another_finds_what_died_since(
     Relay(runtime, FakePublisher(lambda _: permanent())).drain(SHARD)
     again = redrive(client)
     assert (again.text, again.headers["Idempotent-Replayed"]) == (first.text, "true")
-    assert len(list(OutboxRow.query(DEAD))) == 2
+    assert len(list(OutboxRow.query(DEAD, consistent_read=True))) == 2
     assert ids(redrive(client, key="key-2")) == events
 
 
@@ -192,7 +192,7 @@ def test_what_is_not_plainly_said_is_refused__and_nothing_is_moved(
     kill(1)
     answer = client.post(REDRIVE, {"why": "mended", **wrong}, key="key-1")
     assert (answer.status, answer.json["type"]) == (400, "/problems/invalid-body")
-    assert len(list(OutboxRow.query(DEAD))) == 1
+    assert len(list(OutboxRow.query(DEAD, consistent_read=True))) == 1
 
 
 def test_an_unknown_source_is_404(client: ApiClient) -> None:

@@ -26,6 +26,8 @@ from mailroom.testing import LambdaContext, ManualClock
 from tests.integration.api.conftest import DocumentedClient
 from tests.receiver import Got, Receiver, listening
 
+from ..lagging import lagging_tables  # noqa: F401 - for every test here
+
 EVENT = "01JDW3NDEKTSV4RRFFQ69G5FAV-03"
 WEBHOOKS = "/api/v1/webhooks"
 TYPES = ["repo.created", "repo.renamed", "repo.transferred", "repo.deleted"]

@@ -242,7 +242,7 @@ def test_only_the_delivery_that_disabled_a_webhook_says_so__of_several_that_are_
 ) -> None:
     def gone(visit: Visit) -> None:
         if len(receiver.got) == 1:
-            (other,) = Webhook.scan()
+            (other,) = Webhook.scan(consistent_read=True)
             other.version, other.disabled_at = other.version + 1, "2030-01-01T00:00:00.000Z"
             other.save()
         visit.answer(410)
@@ -314,7 +314,7 @@ def test_a_webhook_that_is_deleted_during_a_410_stays_deleted(
     line.happen()
     line.deliver_for_good()
 
-    assert list(Webhook.scan()) == []
+    assert list(Webhook.scan(consistent_read=True)) == []
     assert line.deliveries.dead == []
 
 
@@ -331,7 +331,7 @@ def test_a_delivery_that_never_succeeds_is_a_dead_letter__that_says_where_and_wh
 
     assert len(receiver.got) == 5
     assert len(line.deliveries.dead) == 1
-    (record,) = [row for row in IdempotencyRow.scan() if row.failing == "webhook_deliveries"]
+    (record,) = [row for row in IdempotencyRow.scan(consistent_read=True) if row.failing == "webhook_deliveries"]
     host = receiver.url.removeprefix("http://")
     assert f"webhook {webhook_id} at {host} answered 500: \\\"{{'error': 'no[2J disk'}}\\\"" in record.failure
     assert "secret-path" not in record.failure
@@ -388,7 +388,7 @@ def test_an_address_that_may_not_be_reached_is_dead_at_once__and_names_the_rule(
     line.happen()
     line.deliver_for_good()
 
-    (record,) = [row for row in IdempotencyRow.scan() if row.failing == "webhook_deliveries"]
+    (record,) = [row for row in IdempotencyRow.scan(consistent_read=True) if row.failing == "webhook_deliveries"]
     assert "no address that may be reached: link-local" in record.failure
     assert len(line.deliveries.dead) == 1
 
@@ -405,7 +405,8 @@ def test_no_secret_of_ours_is_in_a_log_line_or_a_row(
     line.happen()
     line.deliver_for_good()
 
-    written = f"{logs()} {[row.attribute_values for row in (*IdempotencyRow.scan(), *Webhook.scan())]}"
+    rows = (*IdempotencyRow.scan(consistent_read=True), *Webhook.scan(consistent_read=True))
+    written = f"{logs()} {[row.attribute_values for row in rows]}"
     assert webhook_id in written
     assert secret.removeprefix("whsec_") not in written + capsys.readouterr().out
 

@@ -66,7 +66,7 @@ def test_it_takes_what_is_ours__once(
     for _ in range(2):
         line.happen()
         assert line.deliver() == 0
-        for record in IdempotencyRow.scan():
+        for record in IdempotencyRow.scan(consistent_read=True):
             record.delete()  # so that it comes again, as after a crash
 
     assert [event["type"] for event in handled] == ["repo.created"]

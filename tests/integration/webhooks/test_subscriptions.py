@@ -31,7 +31,7 @@ def fields(answer: ApiAnswer) -> list[str]:
 
 
 def held() -> set[str]:
-    return next((set(owner.webhook_urls or ()) for owner in Owner.scan()), set())
+    return next((set(owner.webhook_urls or ()) for owner in Owner.scan(consistent_read=True)), set())
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_one_that_is_made_twice_under_one_key_is_one(subscriber: Subscriber) -> 
     first, second = subscriber.post(URL, key="k"), subscriber.post(URL, key="k")
 
     assert (first.status, second.status, first.text) == (201, 201, second.text)
-    assert len(list(Webhook.scan())) == 1
+    assert len(list(Webhook.scan(consistent_read=True))) == 1
 
 
 # What is no webhook
@@ -132,7 +132,7 @@ def test_bad_input_is_refused_by_the_name_of_its_field__and_nothing_is_written(
     answer = production.send({"owner_id": "owner-1", "url": URL, "events": ["repo.created"], **body})
 
     assert (answer.status, answer.json["type"], fields(answer)) == (400, "/problems/invalid-body", [field])
-    assert [*Webhook.scan(), *Owner.scan()] == []
+    assert [*Webhook.scan(consistent_read=True), *Owner.scan(consistent_read=True)] == []
 
 
 def test_an_unknown_event_is_told_which_there_are(subscriber: Subscriber) -> None:
@@ -170,7 +170,7 @@ def test_an_owner_has_ten_webhooks_at_most(subscriber: Subscriber, client: ApiCl
 
     answer = subscriber.post(f"{URL}/more")
     assert (answer.status, answer.json["type"]) == (409, "/problems/too-many-webhooks")
-    assert len(list(Webhook.scan())) == len(held()) == MAX_WEBHOOKS
+    assert len(list(Webhook.scan(consistent_read=True))) == len(held()) == MAX_WEBHOOKS
 
     client.delete(made[0].headers["Location"])
     assert subscriber.post(f"{URL}/more").status == 201
@@ -200,7 +200,7 @@ def test_of_two_at_once_for_one_place_one_gets_it(subscriber: Subscriber, full: 
         second = subscriber.post(f"{URL}/new" if full == 1 else f"{URL}/other")
 
     assert (first.answer, second.status) == ([201], 409)
-    assert len(list(Webhook.scan())) == len(held()) == full
+    assert len(list(Webhook.scan(consistent_read=True))) == len(held()) == full
 
 
 def test_a_delete_is_for_a_version__where_it_says_so(subscriber: Subscriber, client: ApiClient) -> None:
@@ -274,7 +274,9 @@ def test_a_secret_is_in_no_row_no_log_line_and_no_other_answer(
     shown = client.get(made.headers["Location"]).text + client.get(WEBHOOKS, query={"owner_id": "owner-1"}).text
     client.delete(made.headers["Location"])
 
-    rows = [row.attribute_values for model in (IdempotencyRow, Webhook, Owner) for row in model.scan()]
+    rows = [
+        row.attribute_values for model in (IdempotencyRow, Webhook, Owner) for row in model.scan(consistent_read=True)
+    ]
     written = f"{json.dumps(logs())} {rows} {shown} {made.text} {capsys.readouterr().out}"
     assert made.json["id"] in written
     assert secret not in written
@@ -293,7 +295,7 @@ def test_the_caller_is_asked_to_come_back__while_the_keys_cannot_be_read(
 def test_nothing_is_written__when_the_commit_is_refused(subscriber: Subscriber) -> None:
     with failing("TransactWriteItems", throttled, times=99):
         assert subscriber.post(URL).status == 503
-    assert [*Webhook.scan(), *Owner.scan()] == []
+    assert [*Webhook.scan(consistent_read=True), *Owner.scan(consistent_read=True)] == []
 
 
 def test_a_subscription_is_one_transaction__of_webhook_owner_and_record(
