@@ -132,6 +132,20 @@ def test_a_consumers_letter_is_edited_where_it_died__and_both_events_are_traced(
     assert stage.effects == 1
 
 
+@pytest.mark.parametrize("source", [[], ["--source", CONSUMER]], ids=len)
+def test_the_second_press_is_told_what_took_its_place(
+    stage: Stage, mailroom: Command, with_greeter: None, source: list[str]
+) -> None:
+    stage.die_at_consumer(EVENT)
+    payload = '{"repo_id": "1", "name": "mended", "owner_id": "owner-1"}'
+    press = ("dead", "edit", EVENT, "--payload", "-", *WHY, "--json", *source)
+    new_id = mailroom(*press, answers=payload).json["new_id"]
+    again = mailroom(*press, answers=payload)
+    assert (again.code, again.json["counts"], again.json["new_id"]) == (1, {"replaced": 1}, None)
+    assert again.json["results"][0]["detail"] == f"{new_id} took its place already"
+    assert stage.depth("greeter") == 1
+
+
 def test_a_payload_that_the_consumer_cannot_read_is_refused__with_the_field(
     stage: Stage, mailroom: Command, with_greeter: None
 ) -> None:

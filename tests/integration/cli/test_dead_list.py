@@ -196,6 +196,14 @@ def test_what_a_consumer_still_tries_is_no_dead_letter__but_is_told(stage: Stage
     assert (letter["id"], letter["state"]) == (EVENT, "retrying")
 
 
+def test_what_is_listed_as_being_retried_is_not_said_to_be_more(stage: Stage, mailroom: Command) -> None:
+    fail_once(stage)
+    for options in ((), ("--groups",)):
+        out = mailroom("dead", "list", "--retrying", *options).out
+        assert "Of these, 1 is still being retried." in out
+        assert "more" not in out
+
+
 def fail_once(stage: Stage) -> None:
     def fail(_: object) -> None:
         raise RuntimeError("not now")

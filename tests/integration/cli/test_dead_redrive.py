@@ -120,6 +120,24 @@ def test_a_dry_run_touches_nothing__and_tells_all(stage: Stage, mailroom: Comman
     assert all(event_id in people.out for event_id in [*ids, EVENT])
 
 
+def test_a_dry_run_shows_letters_that_failed_alike_as_one_group(stage: Stage, mailroom: Command) -> None:
+    ids = stage.die_in_outbox(44, reason="the receiver says no")
+    answer = mailroom("dead", "redrive", "--all", "--dry-run")
+    assert answer.out.count("the receiver says no") == 1
+    assert "and 39 more: --json names all" in answer.out
+    assert len(answer.out.splitlines()) < 15
+    plan = mailroom("dead", "redrive", "--all", "--dry-run", "--json").json["plan"]
+    assert [each["id"] for each in plan["ids"]] == ids
+    assert [group["count"] for group in plan["groups"]] == [44]
+
+
+def test_whoever_is_asked_sees_what_failed_how(stage: Stage, mailroom: Command) -> None:
+    stage.die_in_outbox(3, reason="the receiver says no")
+    answer = mailroom("dead", "redrive", "--all", *WHY, answers="n\n")
+    assert "3 thing.happened from outbox" in answer.err
+    assert "the receiver says no" in answer.err
+
+
 def test_a_dry_run_says_what_had_succeeded_and_what_is_forgotten(stage: Stage, mailroom: Command) -> None:
     stage.die_at_consumer(EVENT)
     succeed(stage, EVENT)

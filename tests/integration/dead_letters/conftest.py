@@ -128,14 +128,20 @@ class Stage:
                 self._handle(messages)
 
     def receive(self, queue: str) -> list[dict[str, Any]]:
-        answer = clients.sqs().receive_message(QueueUrl=self.queues[queue], MaxNumberOfMessages=10)
+        answer = clients.sqs().receive_message(
+            QueueUrl=self.queues[queue], MaxNumberOfMessages=10, MessageSystemAttributeNames=["SentTimestamp"]
+        )
         now = str(int(self.clock.now().timestamp() * 1000))
         return [
             {
                 "messageId": message["MessageId"],
                 "receiptHandle": message["ReceiptHandle"],
                 "body": message["Body"],
-                "attributes": {"ApproximateFirstReceiveTimestamp": now, "ApproximateReceiveCount": "1"},
+                "attributes": {
+                    **message["Attributes"],
+                    "ApproximateFirstReceiveTimestamp": now,
+                    "ApproximateReceiveCount": "1",
+                },
             }
             for message in answer.get("Messages", [])
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
@@ -420,6 +421,28 @@ def test_messages_that_expire_within_two_days_are_pointed_out(stage: Stage) -> N
     assert Plan.matching(stage.desk, keep=lambda _: True).expiring == frozenset()
     stage.clock.advance(stage.runtime.timings.dead_letter_retention - 47 * 3600)
     assert Plan.matching(stage.desk, keep=lambda _: True).expiring == {IDS[0]}
+
+
+def test_the_days_that_a_letter_has_count_from_when_its_message_was_sent__however_late_it_failed_first(
+    stage: Stage,
+) -> None:
+    stage.send(IDS[0])
+    sent_at = stage.clock.now()
+    stage.clock.advance(6 * 3_600)  # moto lets nobody hide a message that is older than twelve hours
+    stage.die_at_consumer()
+    (letter,) = stage.everything()
+    assert letter.expires_at == sent_at + timedelta(seconds=stage.runtime.timings.dead_letter_retention)
+
+
+def test_what_was_redriven_has_its_days_anew__since_it_was_sent_anew(stage: Stage) -> None:
+    stage.die_at_consumer(IDS[0])
+    stage.clock.advance(3 * 86_400)
+    stage.redrive()
+    stage.die_at_consumer()
+    (letter,) = stage.everything()
+    assert letter.expires_at is not None
+    left = letter.expires_at - stage.clock.now()
+    assert left.total_seconds() == pytest.approx(stage.runtime.timings.dead_letter_retention, abs=1)
 
 
 def test_what_is_being_retried_is_in_no_plan(stage: Stage) -> None:

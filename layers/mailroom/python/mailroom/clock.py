@@ -116,6 +116,11 @@ def epoch_microseconds(moment: datetime) -> int:
     return (aware(moment) - _EPOCH) // timedelta(microseconds=1)
 
 
+def at_epoch_milliseconds(milliseconds: int) -> datetime:
+    """Return the moment that is so many milliseconds after 1970, exactly."""
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
 def epoch_seconds(moment: datetime) -> int:
     """Return whole seconds since 1970, the unit of DynamoDB's TTL.
 

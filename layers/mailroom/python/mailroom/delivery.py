@@ -12,7 +12,7 @@ from mailroom.outbox.event import Envelope, Event
 from mailroom.patience import Judged, as_it_counts
 from mailroom.returns import returned
 from mailroom.runtime import Runtime
-from mailroom.sources.source import MAX_RECEIVES, Sink, receives_of
+from mailroom.sources.source import MAX_RECEIVES, Sink, receives_of, sent_at
 from mailroom.telemetry import LogEvent
 from mailroom.unit_of_work import UnitOfWork
 
@@ -55,6 +55,7 @@ class Delivery:
         self._parts = parts
         self._receives = receives_of(record.raw_event)
         self._message_id = record.message_id
+        self._sent_at = sent_at(record.raw_event)
         self.number = 1
         self.waits = self._receives  # unless the record knows better
         self._record: Taken | None = None
@@ -77,6 +78,7 @@ class Delivery:
             "event_id": self.key,
             "type": known.type if known else "?",
             "subject": known.subject if known else None,
+            "sent_at": self._sent_at,
         }
         return {name: value for name, value in about.items() if value is not None}
 

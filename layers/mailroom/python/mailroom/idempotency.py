@@ -87,6 +87,8 @@ class IdempotencyRow(Row):
     """The consumer that fails at it; only while it does."""
     failed_at = MomentAttribute(null=True)
     first_failed_at = MomentAttribute(null=True)
+    sent_at = MomentAttribute(null=True)
+    """When the message was sent that failed last: SQS counts its days from then on."""
     waits = CountAttribute(null=True)
     """How often in a row what the work depends on was not there; none of these is an attempt."""
     event_id = UnicodeAttribute(null=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from mailroom import clients
-from mailroom.clock import epoch_milliseconds, timestamp
+from mailroom.clock import at_epoch_milliseconds, epoch_milliseconds, timestamp
 from mailroom.controls import start_of
 from mailroom.deployment import DEAD, UNDELIVERED, Deployment, queue_depths
 from mailroom.idempotency import IdempotencyRow
@@ -257,7 +256,7 @@ def _memo(lease: Leased) -> dict[str, Any]:
 
 
 def _written(milliseconds: int) -> str:
-    return timestamp(datetime.fromtimestamp(milliseconds / 1000, UTC))
+    return timestamp(at_epoch_milliseconds(milliseconds))
 
 
 def _queue_counts(url: str) -> dict[str, int]:

@@ -144,7 +144,7 @@ def redrive_command(  # noqa: PLR0913, PLR0917 - each is an option of the comman
             dead_redrive.show_plan(operator, plan, force=force)
         else:
             if asks:
-                dead_redrive.agree(plan, canary=canary, force=force)
+                dead_redrive.agree(operator, plan, canary=canary, force=force)
             dead_redrive.redrive(operator, plan, why or "", force=force, rate=rate, canary=canary)
 
 

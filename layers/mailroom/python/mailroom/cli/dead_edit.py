@@ -13,12 +13,14 @@ from mailroom.cli.operator import Operator
 from mailroom.cli.outcomes import Outcomes, collect, conclude
 from mailroom.cli.planning import by_source
 from mailroom.dead_letters.desk import deed
+from mailroom.dead_letters.letter import Fate, Result
 from mailroom.dead_letters.mending import Mended
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.dead_letters.queued import QueuedLetters
 from mailroom.deployment import UNDELIVERED
 from mailroom.http.strict_json import JsonRefused, parse
 from mailroom.registry import Registry
+from mailroom.trace import Tracer
 
 
 def edit(
@@ -43,11 +45,19 @@ def edit(
         result = letters.edit(event_id, payload, noted, read=read)
     else:
         raise UsageError(f"{event_id} died at {name}, where nothing can be edited")
+    if result.fate in {Fate.UNKNOWN, Fate.NOT_IN_QUEUE}:
+        result = _second_press(operator, result)
     new_id = result.detail if result.ok else None
     shown = f"{event_id} is discarded; {new_id} takes its place." if new_id else f"{result.fate.value}: {result.detail}"
     operator.answer({**Outcomes(1, [result]).to_dict(), "new_id": new_id}, paragraph(shown))
     if not result.ok:
         operator.fail()
+
+
+def _second_press(operator: Operator, result: Result) -> Result:
+    """Return what came of it, or that it was done before."""
+    copy = Tracer(operator.runtime, operator.deployment).event(result.id).became
+    return Result(result.id, result.source, Fate.REPLACED, f"{copy} took its place already") if copy else result
 
 
 def discard(operator: Operator, ids: Sequence[str], why: str, *, source: str | None) -> None:

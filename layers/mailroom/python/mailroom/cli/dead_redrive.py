@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 import typer
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from mailroom.cli.errors import UsageError
+from mailroom.cli.groups import IDS_SHOWN, show_groups
 from mailroom.cli.layout import count, facts, heading, paragraph
 from mailroom.cli.operator import Operator, is_terminal
 from mailroom.cli.outcomes import collect, conclude
-from mailroom.dead_letters.desk import deed
+from mailroom.dead_letters.desk import deed, groups
 from mailroom.dead_letters.redrive import CANARY_STEPS, Plan, Redrive
-
-_IDS_SHOWN = 5
 
 
 def redrive(
@@ -35,9 +37,8 @@ def redrive(
 
 def show_plan(operator: Operator, plan: Plan, *, force: bool) -> None:
     """Answer what would be done, and do nothing."""
-    operator.answer(
-        {"dry_run": True, "plan": document_of(plan)}, *_shown(plan, "Would redrive", force=force, ids=len(plan.letters))
-    )
+    shown = _shown(plan, "Would redrive", operator.now, force=force, ids=IDS_SHOWN)
+    operator.answer({"dry_run": True, "plan": document_of(plan)}, *shown)
 
 
 def say_nothing_is_meant(operator: Operator, *, dry_run: bool) -> None:
@@ -47,7 +48,7 @@ def say_nothing_is_meant(operator: Operator, *, dry_run: bool) -> None:
     operator.answer(document, paragraph("Nothing dead matches: there is nothing to redrive."))
 
 
-def agree(plan: Plan, *, canary: bool, force: bool) -> None:
+def agree(operator: Operator, plan: Plan, *, canary: bool, force: bool) -> None:
     """Show the plan to whoever sits there, and ask.
 
     Raises
@@ -56,7 +57,7 @@ def agree(plan: Plan, *, canary: bool, force: bool) -> None:
         If the answer is no.
     """
     console = Console(stderr=True, highlight=False)
-    for part in _shown(plan, "To redrive", force=force, ids=0):
+    for part in _shown(plan, "To redrive", operator.now, force=force, ids=0):
         console.print(part, markup=False)
     if canary:
         steps = ", ".join(f"{step}" for step in CANARY_STEPS)
@@ -86,6 +87,7 @@ def document_of(plan: Plan) -> dict[str, Any]:
     return {
         "letters": len(plan.letters),
         "by_source": plan.by_source,
+        "groups": [asdict(group) for group in groups(iter(plan.letters))],
         "ids": [{"id": letter.id, "source": letter.source} for letter in plan.letters],
         "succeeded": sorted(plan.succeeded),
         "forgotten": sorted(plan.forgotten),
@@ -94,7 +96,7 @@ def document_of(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _shown(plan: Plan, words: str, *, force: bool, ids: int) -> Iterator[RenderableType]:
+def _shown(plan: Plan, words: str, now: datetime, *, force: bool, ids: int) -> Iterator[RenderableType]:
     yield heading(f"{words} {count(len(plan.letters), 'letter')}" + (", and leave more" if plan.more else ""))
     yield facts((source, f"{number:,}") for source, number in plan.by_source.items())
     need = "with --force they run again" if force else "they need --force"
@@ -106,10 +108,10 @@ def _shown(plan: Plan, words: str, *, force: bool, ids: int) -> Iterator[Rendera
         if those:
             yield paragraph(f"{len(those):,} {what}", indent=2)
             yield paragraph(_some(those), indent=4)
-    for letter in plan.letters[:ids]:
-        yield paragraph(f"{letter.id}  {letter.source}  {letter.failure.type}: {letter.failure.message}", indent=2)
+    yield Text()
+    yield from show_groups(plan.letters, now, ids=ids, rest=lambda _: "--json names all")
 
 
 def _some(ids: Collection[str]) -> str:
-    shown = sorted(ids)[:_IDS_SHOWN]
+    shown = sorted(ids)[:IDS_SHOWN]
     return ", ".join(shown) + (f" and {len(ids) - len(shown):,} more" if len(ids) > len(shown) else "")

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from mailroom import clients
-from mailroom.clock import Clock, epoch_milliseconds
+from mailroom.clock import Clock, at_epoch_milliseconds, epoch_milliseconds
 from mailroom.consumer import key_of
 from mailroom.deployment import queue_depths
 from mailroom.failures import NOT_THERE, Permanent
@@ -93,7 +93,7 @@ class DeadMessage:
             body=message["Body"],
             receipt=message["ReceiptHandle"],
             envelope=envelope,
-            sent_at=datetime.fromtimestamp(int(system["SentTimestamp"]) / 1000, UTC),
+            sent_at=at_epoch_milliseconds(int(system["SentTimestamp"])),
             tenant=system.get(TENANT),
             attributes=attributes,
         )

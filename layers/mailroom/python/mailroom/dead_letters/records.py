@@ -157,7 +157,7 @@ class ConsumerRecords:
             attempts=attempts,
             died_at=row.failed_at or "",
             redriven=int(row.redriven or 0),
-            expires_at=self.leaves_at(moment(row.first_failed_at)) if row.first_failed_at else None,
+            expires_at=self.leaves_at(moment(sent)) if (sent := row.sent_at or row.first_failed_at) else None,
             history=read_history(row.history),
         )
 
@@ -168,7 +168,10 @@ class ConsumerRecords:
         return _AT_WORK if silent_for < 0 else ENDED_SILENTLY, silent_for
 
     def leaves_at(self, sent_at: datetime) -> datetime:
-        """Return when SQS deletes a dead letter for good."""
+        """Return when SQS deletes a dead letter for good; its days count from when it was sent first.
+
+        https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/setting-up-dead-letter-queue-retention.html
+        """
         return sent_at + timedelta(seconds=self._runtime.timings.dead_letter_retention)
 
     def _may_be_forgotten(self, event_id: str) -> bool:

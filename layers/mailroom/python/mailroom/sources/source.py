@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from mailroom.clock import epoch_milliseconds
+from mailroom.clock import at_epoch_milliseconds, epoch_milliseconds, timestamp
 from mailroom.failures import Failure, FailureKind, Unavailable
 from mailroom.timings import MAX_VISIBILITY
 
@@ -118,6 +118,12 @@ def stale(message: str) -> Failure:
 def receives_of(record: Mapping[str, Any]) -> int:
     """Answer how often a message was delivered, this time included."""
     return int(record["attributes"]["ApproximateReceiveCount"])
+
+
+def sent_at(record: Mapping[str, Any]) -> str | None:
+    """Return when a message was sent first, as rows write it; None if its source does not tell."""
+    sent = record["attributes"].get("SentTimestamp")
+    return timestamp(at_epoch_milliseconds(int(sent))) if sent else None
 
 
 def longest_hiding(record: Mapping[str, Any], now: datetime) -> float:
