@@ -8,12 +8,13 @@ from mailroom.dead_letters.letter import MAX_WHY, Deed
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import MAX_HISTORY, read_history
+from mailroom.outbox import room
 from mailroom.outbox.room import MAX_EVENT_BYTES, size_of
 from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.publishers.publisher import SENT
 
 from ..outbox.conftest import SHARD
-from ..outbox.test_unreadable import raw, spoil
+from ..outbox.test_unreadable import MOTOS_LIMIT, raw, spoil
 from .conftest import Stage
 
 BY = "arn:aws:sts::123456789012:assumed-role/" + "r" * 64 + "/" + "s" * 64
@@ -75,10 +76,19 @@ def test_it_is_mended(stage: Stage, event: str) -> None:
     assert result.ok, result.detail
 
 
-def test_a_history_that_outgrew_its_room_before_makes_room(stage: Stage) -> None:
+def test_a_history_that_outgrew_its_room_before_makes_room__once_the_event_is_redriven(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "_LASTING_BYTES", MOTOS_LIMIT - room.ATTEMPT_BYTES)
     event_id = add_as_large_as_can_be(stage)
-    deed = '{"action":"redrive","at":"-","by":"x","why":"' + "w" * 1500 + '"}'
+    left = MOTOS_LIMIT - size_of(raw(event_id, pending(SHARD))) - 200
+    deed = '{"action":"redrive","at":"-","by":"x","why":"' + "w" * (left // 9 - 60) + '"}'
     spoil(event_id, history={"S": f"[{','.join([deed] * 9)}]"}, redriven={"N": "9"})
-    stage.publisher.answer = lambda _: LONG
+    stage.publisher.answer = lambda _: SENT
     stage.relay.drain(SHARD)
     assert stage.outbox.dead == [event_id]
+    assert 4 <= len(read_history(OutboxRow.get(DEAD, event_id, consistent_read=True).history)) < 9
+    (result,) = OutboxLetters(stage.runtime).redrive([event_id], WORDY)
+    assert result.ok, result.detail
+    stage.relay.drain(SHARD)
+    assert stage.outbox.sent == [event_id]
