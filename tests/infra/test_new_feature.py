@@ -111,6 +111,7 @@ def test_a_consumers_file_grants_what_it_declares(assembly: Assembly) -> None:
         "table/owners": {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
         "table/outbox": {"dynamodb:PutItem"},
         "table/idempotency": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
+        "table/breakers": {"dynamodb:UpdateItem"},
     }
 
 

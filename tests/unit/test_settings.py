@@ -82,6 +82,7 @@ def test_tables_are_known_by_their_short_names() -> None:
         "idempotency": "idempotency-table",
         "leases": "leases-table",
         "rates": "rates-table",
+        "breakers": "breakers-table",
         "sagas": "sagas-table",
     }
 

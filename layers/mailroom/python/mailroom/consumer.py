@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mailroom import idempotency, rate
+from mailroom import breaker, idempotency, rate
 from mailroom.declarations import Declaration, DeclarationError, declaring
 from mailroom.failures import Failure, Permanent
 from mailroom.needs import Access, Need, Port
@@ -93,7 +93,7 @@ class Consumer(Declaration):
     @property
     def needs(self) -> tuple[Need, ...]:
         """What running it takes, whatever its own code does."""
-        return (idempotency.NEEDS, *([rate.NEEDS] if self.rate is not None else []))
+        return (idempotency.NEEDS, breaker.NEEDS, *([rate.NEEDS] if self.rate is not None else []))
 
     def read(self, envelope: Envelope) -> Event:
         """Read the event in an envelope.

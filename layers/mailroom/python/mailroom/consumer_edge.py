@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
 from mailroom import telemetry
+from mailroom.breaker import Breaker
 from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE, Consumer, record_prefix
 from mailroom.declarations import DECLARATION_VARIABLE, load
 from mailroom.delivery import Delivery, GaveUp, HandedBack
@@ -49,6 +50,8 @@ class ConsumerEdge:
             consumer=declaration.name,
             timeout=declaration.timeout or runtime.timings.consumer_timeout,
         )
+        self.breaker = Breaker(runtime, consumer=declaration.name)
+        """Whether what the consumer depends on is there, as this process knows."""
         self._limit = Limit(declaration.rate, runtime, consumer=declaration.name) if declaration.rate else None
         self._idempotency = Idempotency(
             runtime,
@@ -80,7 +83,9 @@ class ConsumerEdge:
             self._handle(record, remaining_ms, deadline, later)
 
         with telemetry.flushed_metrics():
-            return process_partial_response({**batch, "Records": records}, one, processor, context)
+            answer = process_partial_response({**batch, "Records": records}, one, processor, context)
+            self.breaker.end_batch()
+        return answer
 
     def _handle(self, record: SQSRecord, remaining_ms: int, deadline: float, later: float) -> None:
         attempt = Delivery(self._declaration, self._runtime, record, deadline=deadline, parts=self._parts)
@@ -103,6 +108,8 @@ class ConsumerEdge:
             raise
         event = LogEvent.MESSAGE_REPEATED if outcome.replayed else LogEvent.MESSAGE_HANDLED
         telemetry.log(event, **attempt.facts())
+        if not outcome.replayed:
+            self.breaker.handled()
 
     def _wait_after(self, error: Exception, attempt: Delivery) -> float:
         """Answer the seconds after which a message that was not handled is delivered again."""
@@ -117,6 +124,7 @@ class ConsumerEdge:
         telemetry.count(Metric.MESSAGES_FAILED)
         backoff = self._runtime.timings.consumer_backoff
         if failure.kind is FailureKind.UNAVAILABLE:
+            self.breaker.missing(failure)
             tries = attempt.waits
         elif backoff.is_over(failure, attempt.number):
             return 0

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from botocore.exceptions import ClientError
 
 from mailroom import clients
-from mailroom.deployment import Deployment
+from mailroom.breaker import hold, release
+from mailroom.deployment import Deployment, names_in
+from mailroom.needs import Need
 
 if TYPE_CHECKING:
     from types_boto3_events.type_defs import DescribeRuleResponseTypeDef
     from types_boto3_lambda.type_defs import EventSourceMappingConfigurationTypeDef
+
+    from mailroom.runtime import Runtime
 
 RELAY = "relay"
 """The function that new mail in the outbox wakes; the sweep is a job of its own, `outbox_relay`."""
@@ -110,8 +114,56 @@ def switch(deployment: Deployment, name: str, *, enabled: bool) -> Switched:
         If Lambda is at work on an earlier change.
     """
     kind = _kind_of(deployment, name)
+    if kind == "consumer":
+        return Switched(name, kind, enabled, changed=_switch_consumer(deployment, name, enabled))
     change = _switch_rules if kind == "job" else _switch_mappings
     return Switched(name, kind, enabled, changed=change(deployment, name, enabled))
+
+
+def _switch_consumer(deployment: Deployment, name: str, enabled: bool) -> bool:
+    """Switch a consumer for an operator: written down first, so that the job `breakers` makes and keeps it so."""
+    if enabled:
+        release(name)
+    else:
+        hold(name)
+    return _switch_mappings(deployment, name, enabled)
+
+
+class Controls:
+    """The switch that pauses consumers' queues for a while, as the job `breakers` uses it. It is a port."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+
+    @classmethod
+    def needs(cls, runtime: Runtime) -> tuple[Need, ...]:
+        """Return the rights to find a function's mappings and to switch them."""
+        functions = f"arn:*:lambda:*:*:function:{names_in(runtime.settings.stage)}"
+        return (
+            Need(("lambda:ListEventSourceMappings",), "*", why_many="this action knows no resources"),
+            Need(
+                ("lambda:UpdateEventSourceMapping",),
+                "lambda:event-source-mapping:*",
+                why_many="AWS makes up the ids of mappings; only those of the stage's own functions may be switched",
+                conditions={"ArnLike": {"lambda:FunctionArn": functions}},
+            ),
+        )
+
+    @classmethod
+    def connect(cls, runtime: Runtime) -> Self:
+        """Switch what is in the stage's deployment."""
+        return cls(runtime.use(Deployment))
+
+    def switch(self, consumer: str, *, enabled: bool) -> None:
+        """Let a consumer's queue be read, or not; harmless if it is so already.
+
+        Raises
+        ------
+        ChangingNow
+            If Lambda is at work on an earlier change.
+        """
+        if consumer in self._deployment.functions:
+            _switch_mappings(self._deployment, consumer, enabled)
 
 
 def _kind_of(deployment: Deployment, name: str) -> PartKind:

@@ -90,6 +90,7 @@ class Settings(Environment):
     idempotency_table: str
     leases_table: str
     rates_table: str
+    breakers_table: str
     sagas_table: str
 
     @property

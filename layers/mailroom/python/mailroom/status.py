@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from mailroom import clients
+from mailroom.breaker import NEEDS_TO_SHOW, BreakerRow
 from mailroom.clock import at_epoch_milliseconds, epoch_milliseconds, timestamp
 from mailroom.controls import start_of
 from mailroom.deployment import DEAD, UNDELIVERED, Deployment, queue_depths
+from mailroom.failures import Failure
 from mailroom.idempotency import IdempotencyRow
 from mailroom.job import LAST_RUN
 from mailroom.job import lease_name as job_lease
@@ -88,6 +90,9 @@ class ConsumerStatus:
         Events that its rule could not put into its queue.
     enabled
         Whether its queue is read.
+    waiting_since, waits_for, probe_at
+        Set while what it depends on is not there: since when, what it said, and when its queue is read again as a
+        probe, if it is paused for that.
     """
 
     name: str
@@ -98,6 +103,9 @@ class ConsumerStatus:
     dead: int
     undelivered: int
     enabled: bool
+    waiting_since: str | None = None
+    waits_for: str | None = None
+    probe_at: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Answer it as JSON values."""
@@ -136,7 +144,7 @@ class JobStatus:
 
 NEEDS_OF_SHARDS = (Need(("dynamodb:Query",), OutboxRow), Need(("dynamodb:BatchGetItem",), LeaseRow))
 """What `shard_status` takes."""
-NEEDS_OF_CONSUMERS = (Need(("dynamodb:Query",), IdempotencyRow.index),)
+NEEDS_OF_CONSUMERS = (Need(("dynamodb:Query",), IdempotencyRow.index), NEEDS_TO_SHOW)
 """What `consumer_status` takes of tables."""
 
 
@@ -151,7 +159,8 @@ def consumer_status(
     deployment: Deployment,
 ) -> list[ConsumerStatus]:
     """Answer how each consumer is doing."""
-    return [_consumer(name, deployment) for name in deployment.consumers]
+    rows = {row.consumer: row for row in BreakerRow.batch_get(deployment.consumers, consistent_read=True)}
+    return [_consumer(name, deployment, rows.get(name)) for name in deployment.consumers]
 
 
 def job_status(runtime: Runtime, deployment: Deployment) -> list[JobStatus]:
@@ -200,7 +209,7 @@ def _count_pending(shard: int) -> int:
     return sum(page["Count"] for page in _pages(query, up_to=COUNTED_TO))
 
 
-def _consumer(name: str, deployment: Deployment) -> ConsumerStatus:
+def _consumer(name: str, deployment: Deployment, breaker: BreakerRow | None) -> ConsumerStatus:
     queue, dead = deployment.queues[name], deployment.queues[f"{name}{DEAD}"]
     undelivered = deployment.queues.get(f"{name}{UNDELIVERED}")  # parts come by no rule
     counts = _queue_counts(queue)
@@ -215,7 +224,16 @@ def _consumer(name: str, deployment: Deployment) -> ConsumerStatus:
         dead=depths[dead],
         undelivered=depths[undelivered] if undelivered else 0,
         enabled=start_of(deployment, name).enabled,
+        **_waiting(breaker),
     )
+
+
+def _waiting(breaker: BreakerRow | None) -> dict[str, str | None]:
+    if breaker is None or breaker.opened_at is None:
+        return {}
+    failure = Failure.from_json(breaker.failure) if breaker.failure else None
+    said = f"{failure.type}: {failure.message}" if failure else None
+    return {"waiting_since": breaker.opened_at, "waits_for": said, "probe_at": breaker.probe_at}
 
 
 def _first_failed_at(item: Item) -> str | None:

@@ -114,6 +114,12 @@ class Timings:
     relay_backoff: Backoff = field(default=Backoff(base=5, cap=5 * MINUTE, attempts=5))
     pause_backoff: Backoff = field(default=Backoff(base=5, cap=MINUTE, attempts=5))
     commit_backoff: Backoff = field(default=Backoff(base=0.05, cap=0.4, attempts=5))
+    breaker_opens_after: float = MINUTE
+    """How long whole batches of a consumer must find what it depends on not there, before its queue is paused."""
+    breaker_probe: float = 3 * MINUTE
+    """How long its queue is read again, before that counts as well: longer than switching and a first batch take."""
+    breaker_backoff: Backoff = field(default=Backoff(base=2 * MINUTE, cap=30 * MINUTE, attempts=5))
+    """The pauses between two probes. They end by success, or by patience, and by no count."""
     consumer_backoff: Backoff = field(default=Backoff(base=4 * MINUTE, cap=HOUR, attempts=5))
     outage_to_outlive: float = HOUR
 

@@ -51,6 +51,8 @@ class Worker:
         How many messages it receives at a time, 1 to 10.
     deletions
         Who deletes what was handled; a thread of its own if not given.
+    pause
+        Answers the seconds for which to receive nothing, since what the work depends on is not there.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Worker:
         timeout: int | None = None,
         batch_size: int = MAX_BATCH,
         deletions: Deletions | None = None,
+        pause: Callable[[], float] = lambda: 0,
     ) -> None:
         timings = runtime.timings
         self._source = source
@@ -79,6 +82,7 @@ class Worker:
         self._visibility = RLock()  # guards what waits, and makes changes of its visibility one at a time
         self._deletions = deletions or Deletions(source, consumer=name, within=timings.deletion_gathering)
         self._running: Held | None = None
+        self._pause = pause
         self._failed_receives = 0
         self._has_received = False
         self._stopping, self._ended = Event(), Event()
@@ -104,6 +108,7 @@ class Worker:
                 while not self._stopping.is_set():
                     with telemetry.flushed_metrics():
                         self._work_on(self._receive())
+                    self._wait_for_dependency()
         finally:
             self._log_end()
             self._ended.set()
@@ -161,7 +166,16 @@ class Worker:
         pause = self._runtime.timings.pause_backoff.delay(self._failed_receives, self._runtime.random)
         self._failed_receives += 1
         telemetry.log(LogEvent.RECEIVE_FAILED, failure=failure_of(error), consumer=self._name, pause=pause)
-        until = self._clock.monotonic() + pause
+        self._rest(pause)
+
+    def _wait_for_dependency(self) -> None:
+        pause = self._pause()
+        if pause > 0 and not self._stopping.is_set():
+            telemetry.log(LogEvent.WORKER_PAUSED, consumer=self._name, pause=pause)
+            self._rest(pause)
+
+    def _rest(self, seconds: float) -> None:
+        until = self._clock.monotonic() + seconds
         while (left := until - self._clock.monotonic()) > 0 and not self._stopping.is_set():
             self._clock.sleep(min(left, _NAP))
 

@@ -26,16 +26,18 @@ def workers_of(
     parts
         Where the parts go into which the consumer splits its events.
     """
+    edges = [ConsumerEdge(consumer, runtime, source, parts=parts) for _ in range(count)]
     return [
         Worker(
             source,
-            ConsumerEdge(consumer, runtime, source, parts=parts).handle,
+            edge.handle,
             runtime,
             name=consumer.name,
             timeout=consumer.timeout,
             batch_size=MAX_BATCH if count == 1 else 1,
+            pause=edge.breaker.pause,
         )
-        for _ in range(count)
+        for edge in edges
     ]
 
 

@@ -91,6 +91,13 @@ def _consumers(consumers: Sequence[ConsumerStatus], now: datetime) -> Iterator[R
         numbers=numbers,
     )
     for each in consumers:
+        if each.waiting_since:
+            left = write_duration(max(0, (moment(each.probe_at) - now).total_seconds())) if each.probe_at else ""
+            probe = f" It is paused, and probed in {left}." if left else ""
+            yield paragraph(
+                f"{each.name}: what it depends on was found missing {age(each.waiting_since, now)}"
+                f" ({each.waits_for}).{probe}"
+            )
         if each.failing_since:
             yield paragraph(f"{each.name}: the first of what fails did so {age(each.failing_since, now)}.")
 
