@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mailroom.consumer import record_prefix
 from mailroom.idempotency import IdempotencyRow, record_id
-from mailroom.lease import LeaseRow
+from mailroom.job import lease_name as job_lease
+from mailroom.lease import Lease, LeaseRow
 from mailroom.outbox.listing import find_event
 from mailroom.outbox.relay import lease_name
 from mailroom.outbox.table import OutboxRow
@@ -14,7 +15,7 @@ from tests.spoilt import spoil_row
 
 from ..dead_letters.test_unreadable import die
 from ..outbox.conftest import SHARD
-from .conftest import CONSUMER, Command, Stage
+from .conftest import CONSUMER, JOB, Command, Stage
 from .test_dead_list import EVENT
 
 OTHER = EVENT.replace("-03", "-05")
@@ -141,3 +142,12 @@ def test_a_lease_that_cannot_be_read_is_told__with_the_other_shards(
     assert answer.code == 0
     assert "The lease of shard 03 cannot be read: held_until is a text (S) and must be a number (N)" in answer.words
     assert "1 dead" in answer.words
+
+
+def test_a_jobs_lease_that_cannot_be_read_is_told(stage: Stage, mailroom: Command) -> None:
+    stage.deploy_functions()
+    held = Lease(job_lease(JOB), stage.runtime).acquire()
+    assert held is not None
+    held.release(clean=True)
+    spoil_row(LeaseRow, job_lease(JOB), held_until={"S": "0"})
+    assert f"{JOB} failed: its lease cannot be read: held_until is a text (S)" in mailroom("jobs").words

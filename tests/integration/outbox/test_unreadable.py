@@ -11,13 +11,14 @@ from mailroom.failures import Failure, FailureKind
 from mailroom.lease import Lease
 from mailroom.outbox import room
 from mailroom.outbox.event import Envelope, shard_of_id
-from mailroom.outbox.relay import Relay, lease_name
+from mailroom.outbox.relay import Relay, lease_name, relay_handler
 from mailroom.outbox.sweep import sweep
 from mailroom.outbox.table import DEAD, OutboxRow, pending, sent
-from mailroom.publishers.publisher import SENT, Outcome
+from mailroom.publishers.publisher import SENT, Destination, Outcome
 from mailroom.reading import UNREADABLE
 from mailroom.runtime import Runtime
-from mailroom.testing import FakePublisher, ManualClock, transient
+from mailroom.testing import FakePublisher, LambdaContext, ManualClock, transient
+from tests.log_lines import Lines
 from tests.spoilt import Typed, item_at, spoil_row
 
 from .conftest import SHARD, Outbox
@@ -259,3 +260,20 @@ def test_a_row_that_cannot_be_read_stops_no_sweep__though_it_is_the_oldest_of_it
     assert sweep(relay, runtime, deadline=60, out_of_time=lambda: False) == 20
     assert sorted(publisher.ids) == sorted(others)
     assert outbox.dead == [bad]
+
+
+@pytest.mark.parametrize("partition", ["pending#", "pending#x", "pending#3", "pending#99", "pending#-1"])
+def test_a_row_in_the_partition_of_no_shard_is_told__and_the_wake_ups_beside_it_are_heeded(
+    outbox: Outbox, publisher: FakePublisher, runtime: Runtime, logs: Lines, partition: str
+) -> None:
+    event = outbox.add()
+    runtime.provide(Destination, Destination(publisher))
+    keys = [(partition, "by hand"), (pending(SHARD), event)]
+    records = [{"dynamodb": {"Keys": {"partition": {"S": place}, "event_id": {"S": each}}}} for place, each in keys]
+    relay_handler(lambda: runtime)({"Records": records}, LambdaContext())
+    assert publisher.ids == [event]
+    (told,) = (line for line in logs() if line["message"] == "row unreadable")
+    assert (told["row"], told["failure"]) == (
+        f"outbox {partition} by hand",
+        "partition is that of no shard: there are 8",
+    )

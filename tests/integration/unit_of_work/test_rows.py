@@ -8,8 +8,10 @@ import pytest
 
 from app.owners import Owner
 from app.repos import Repo
+from mailroom.failures import FailureKind, failure_of
 from mailroom.needs import Access
 from mailroom.outbox.table import OutboxRow, pending
+from mailroom.reading import RowUnreadable
 from mailroom.row import UpdateWithoutVersion
 from mailroom.runtime import Runtime
 from mailroom.transaction import (
@@ -17,6 +19,9 @@ from mailroom.transaction import (
     OperationKind,
 )
 from mailroom.unit_of_work import RowChanged, UnitOfWork
+from tests.lagging_reads import LaggingReads
+from tests.log_lines import Lines
+from tests.spoilt import spoil_row
 
 from ..conftest import CallCounter
 from .conftest import ACCESS, created, repo
@@ -150,3 +155,35 @@ def test_a_row_that_events_are_about_is_not_updated__past_the_unit_of_work(work:
 def test_a_row_that_events_are_about_is_not_updated__as_what_a_commit_depends_on(work: UnitOfWork) -> None:
     with pytest.raises(UpdateWithoutVersion):
         work.depend_on(Operation(OperationKind.UPDATE, repo(), ValueError(), actions=(Repo.name.set("other"),)))
+
+
+# Rows that cannot be read
+
+
+def test_a_row_that_cannot_be_read_is_named__and_is_a_failure_for_good(work: UnitOfWork) -> None:
+    repo().save()
+    spoil_row(Repo, "1", owner_id={"N": "1"})
+    with pytest.raises(RowUnreadable, match=r"repos 1 cannot be read: owner_id is a number \(N\)") as told:
+        work.get(Repo, "1")
+    assert failure_of(told.value).kind is FailureKind.PERMANENT
+
+
+def test_a_row_is_read__though_it_lacks_what_a_newer_one_has(work: UnitOfWork) -> None:
+    repo().save()
+    spoil_row(Repo, "1", name=None)
+    row = work.get(Repo, "1")
+    assert row is not None
+    assert (row.owner_id, row.name) == ("owner-1", None)
+
+
+def test_a_page_has_the_rows_that_can_be_read__and_the_others_are_told(
+    work: UnitOfWork, logs: Lines, lagging_reads: LaggingReads
+) -> None:
+    for number in range(3):
+        repo(repo_id=f"{number}").save()
+    spoil_row(Repo, "1", name={"N": "1"})
+    lagging_reads.catch_up_indexes()
+    rows, following = work.page(Repo, Repo.of_owner, "owner-1", after=None, limit=10)
+    assert [row.id for row in rows] == ["0", "2"]
+    assert following is None
+    assert [line["row"] for line in logs()] == ["repos 1"]

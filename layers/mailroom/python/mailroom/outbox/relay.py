@@ -12,9 +12,10 @@ from mailroom.guard import Guard
 from mailroom.lease import Lease, LeaseLost
 from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import SHARDS
-from mailroom.outbox.table import PENDING_PREFIX, OutboxTable
+from mailroom.outbox.table import PENDING_PREFIX, OutboxTable, pending
 from mailroom.outbox.turn import SIDE_BY_SIDE, Drained, Turn, Walk
 from mailroom.publishers.publisher import Destination, Publisher
+from mailroom.reading import unreadable
 from mailroom.runtime import Runtime
 from mailroom.telemetry import LogEvent, Metric
 
@@ -93,10 +94,24 @@ class Relay:
 
 
 def shards_with_mail(records: Iterable[dict[str, Any]]) -> list[int]:
-    """Answer the shards that a batch of stream records tells of, each once."""
-    partitions = {record["dynamodb"]["Keys"]["partition"]["S"] for record in records}
-    shards = (p.removeprefix(PENDING_PREFIX) for p in partitions if p.startswith(PENDING_PREFIX))
-    return sorted({int(shard) for shard in shards if int(shard) < SHARDS})
+    """Answer the shards that a batch of stream records tells of, each once; a row in the partition of none is told."""
+    shards = {pending(shard): shard for shard in range(SHARDS)}
+    woken = set()
+    for record in records:
+        keys = record["dynamodb"]["Keys"]
+        partition = keys["partition"]["S"]
+        if partition in shards:
+            woken.add(shards[partition])
+        elif partition.startswith(PENDING_PREFIX):
+            _tell_of_nowhere(partition, keys.get("event_id", {}).get("S"))
+    return sorted(woken)
+
+
+def _tell_of_nowhere(partition: str, event_id: str | None) -> None:
+    """Log that a row lies where no relay looks: only somebody who writes by hand puts it there."""
+    failure = unreadable({"partition": f"is that of no shard: there are {SHARDS}"})
+    telemetry.log(LogEvent.ROW_UNREADABLE, failure=failure, table="outbox", row=f"outbox {partition} {event_id}")
+    telemetry.count(Metric.ROWS_UNREADABLE)
 
 
 def relay_handler(make_runtime: Callable[[], Runtime]) -> Callable[[dict[str, Any], Any], None]:
