@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mailroom import breaker, idempotency, rate
 from mailroom.declarations import Declaration, DeclarationError, declaring
-from mailroom.failures import Failure, Permanent
+from mailroom.failures import Failure, Permanent, cut
 from mailroom.needs import Access, Need, Port
 from mailroom.outbox.event import Envelope, Event, Part
 from mailroom.rate import DeclaredRate
@@ -156,6 +156,20 @@ MESSAGE = "message/"
 def key_of(envelope: Envelope | None, message_id: str) -> str:
     """Answer what an effect happens once for: the event, or the message where no event can be read from it."""
     return envelope.id if envelope else f"{MESSAGE}{message_id}"
+
+
+_MAX_NAME_BYTES = 1024
+"""Of a type or a subject, what rows repeat: a message of others may have any length of them."""
+
+
+def names_of(envelope: Envelope | None, message_id: str) -> dict[str, str]:
+    """Return what rows and log lines call a message: `event_id`, `type`, and `subject` if it has one."""
+    names = {"event_id": key_of(envelope, message_id), "type": "?"}
+    if envelope is not None:
+        names["type"] = cut(envelope.type, _MAX_NAME_BYTES)
+    if envelope is not None and envelope.subject is not None:
+        names["subject"] = cut(envelope.subject, _MAX_NAME_BYTES)
+    return names
 
 
 def record_prefix(consumer_name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mailroom import telemetry
-from mailroom.consumer import Consumer, key_of
+from mailroom.consumer import Consumer, key_of, names_of
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.idempotency import Superseded, Taken, taken
 from mailroom.outbox.event import Envelope, Event
@@ -73,14 +73,8 @@ class Delivery:
 
     def about(self) -> dict[str, str]:
         """Answer what the record of a failure says of it."""
-        known = self._envelope
-        about = {
-            "event_id": self.key,
-            "type": known.type if known else "?",
-            "subject": known.subject if known else None,
-            "sent_at": self._sent_at,
-        }
-        return {name: value for name, value in about.items() if value is not None}
+        sent_at = {} if self._sent_at is None else {"sent_at": self._sent_at}
+        return names_of(self._envelope, self._message_id) | sent_at
 
     def hand_back_if_late(self, later: float) -> None:
         """Go no further when the invocation's time is up and the message will come again, or its turn is later.
@@ -97,14 +91,12 @@ class Delivery:
 
     def facts(self) -> dict[str, Any]:
         """Answer what log lines say of it."""
-        known = self._envelope
+        names = names_of(self._envelope, self._message_id) if self._envelope else {}
         return {
             "consumer": self._declaration.name,
             "message_id": self._message_id,
             "attempt": self.number,
-            "event_id": known.id if known else None,
-            "type": known.type if known else None,
-            "subject": known.subject if known else None,
+            **names,
         }
 
     def run(self) -> None:

@@ -18,7 +18,7 @@ from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
 from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
-from mailroom.failures import Failure
+from mailroom.failures import Failure, cut
 
 NAMESPACE = "Mailroom"
 
@@ -162,6 +162,23 @@ class LineFormatter(LambdaPowertoolsFormatter):
         }
         trace = {"xray_trace_id": self._get_latest_trace_id()}
         return "\n".join(_write_json(self._strip_none_records({**shared, **facts, **trace})) for facts in each)
+
+    @staticmethod
+    def _strip_none_records(records: dict[str, Any]) -> dict[str, Any]:
+        """Leave out what is None, as Powertools does for every line, and cut what is too long."""
+        return {name: _short(name, value) for name, value in records.items() if value is not None}
+
+
+_MAX_FIELD = 2048
+"""Characters of a field from which on it is cut: a line is there to be read."""
+_WHOLE = frozenset({"exception", "stack_trace"})
+"""Tracebacks, whose end says most."""
+
+
+def _short(name: str, value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _MAX_FIELD and name not in _WHOLE:
+        return cut(value, _MAX_FIELD)
+    return value
 
 
 logger = Logger(service="mailroom", logger_formatter=LineFormatter(use_rfc3339=True, utc=True))

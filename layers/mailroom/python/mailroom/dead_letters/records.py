@@ -9,14 +9,14 @@ from pynamodb.exceptions import DeleteError, PutError, UpdateError
 from pynamodb.expressions.update import Action as UpdateAction
 
 from mailroom.clock import epoch_milliseconds, moment
-from mailroom.consumer import MESSAGE, record_prefix
+from mailroom.consumer import MESSAGE, names_of, record_prefix
 from mailroom.dead_letters.letter import BECAME, Action, DeadLetter, Deed, Fate, remembered
 from mailroom.dead_letters.queue import DeadMessage
-from mailroom.failures import Failure, FailureKind
+from mailroom.failures import Failure, FailureKind, cut
 from mailroom.history import read_history
 from mailroom.idempotency import COMPLETED, ENDED_SILENTLY, FAILED, IdempotencyRow, record_id
 from mailroom.needs import Need
-from mailroom.outbox.event import Envelope, moment_of_id
+from mailroom.outbox.event import MAX_ID_BYTES, Envelope, moment_of_id
 from mailroom.reading import Unreadable, flaw_of, read_keys, read_one, row_of
 from mailroom.runtime import Runtime
 
@@ -118,6 +118,7 @@ class ConsumerRecords:
 
     def begin(self, event_id: str, about: Envelope | None, *, message_id: str) -> IdempotencyRow:
         """Return the record of an event, made now if the consumer never began it: then nothing was attempted."""
+        names = names_of(about, message_id)
         record = IdempotencyRow(
             self._id(event_id),
             status=FAILED,
@@ -125,10 +126,10 @@ class ConsumerRecords:
             expires_at=self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.consumer_record_life),
             attempts=0,
             message_id=message_id,
+            parent=cut(about.parent, MAX_ID_BYTES) if about and about.parent else None,
             event_id=event_id,
-            type=about.type if about else "?",
-            subject=about.subject if about else None,
-            parent=about.parent if about else None,
+            type=names["type"],
+            subject=names.get("subject"),
         )
         try:
             record.save(condition=IdempotencyRow.id.does_not_exist())

@@ -39,6 +39,9 @@ _compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _MAX_TYPE = 128
 """EventBridge takes no longer `DetailType`.
 https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsRequestEntry.html"""
+MAX_ID_BYTES = 1024
+"""What a sort key takes at most: no row of an outbox can have a longer id.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 
 class EventRefused(ValueError):
@@ -151,6 +154,8 @@ class Envelope:
         wrong += [name for name in _REQUIRED if not texts.get(name)]
         if wrong:
             raise Permanent(f"the message is no CloudEvent: its {wrong[0]} is no text")
+        if len(texts["id"].encode("utf-8", "replace")) > MAX_ID_BYTES:
+            raise Permanent(f"the message is no event of an outbox: its id has more than {MAX_ID_BYTES} bytes")
         payload = _compact(wire["data"])
         try:
             "".join((*texts.values(), payload)).encode()
