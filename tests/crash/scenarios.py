@@ -26,7 +26,7 @@ from tests.lagging_reads import TABLE_LAG
 
 from .aws import QUEUE
 from .brokers import DrainToKafka, DrainToRabbitMq  # noqa: F401 - run like those below
-from .dead_letters import RedriveUnseen  # noqa: F401 - run like those below
+from .dead_letters import EditUnseen, RedriveUnseen  # noqa: F401 - run like those below
 from .destinations import DrainToFifoQueue, DrainToQueue, DrainToTopic  # noqa: F401 - run like those below
 from .drain import Drain as _Drain
 from .harness import PAST_EVERY_WINDOW, Scenario

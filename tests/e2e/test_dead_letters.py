@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import pytest
 from boto3.dynamodb.conditions import Attr, Key
+from ulid import ULID
 
 from local.api import Api
 from local.mailbox import Mailbox
@@ -193,3 +194,25 @@ def rows(table: Callable[[str], Any], partition: Callable[[int], str], repo_id: 
         KeyConditionExpression=Key("partition").eq(partition(shard_of_subject(subject))), ConsistentRead=True
     )
     return [row for row in answer["Items"] if row.get("subject") == subject]
+
+
+def test_what_could_not_be_put_into_a_queue_is_handled__by_the_runbooks_commands(
+    client: Callable[[str], Any], stack: LocalStack, operator: Operator
+) -> None:
+    data = {"repo_id": uuid4().hex, "name": "tool", "owner_id": "nobody"}
+    event = {"id": f"{ULID()}-03", "type": "repo.created", "source": "mailroom", "data": data}
+    left = {"version": "0", "id": "1", "detail-type": event["type"], "source": "mailroom", "detail": event}
+    source = "notifications-undelivered"
+    reason = {"ERROR_CODE": {"DataType": "String", "StringValue": "NO_PERMISSIONS"}}
+    client("sqs").send_message(QueueUrl=stack.queues[source], MessageBody=json.dumps(left), MessageAttributes=reason)
+    (letter,) = operator("dead", "list", "--source", source)["letters"]
+    assert (letter["id"], letter["failure"]["type"]) == (event["id"], "NO_PERMISSIONS")
+    assert operator("dead", "show", event["id"])["letters"][0]["source"] == source
+    operator("dead", "redrive", "--source", source, "--canary", "--why", "queue restored", "--yes")
+
+    def is_handled() -> bool:
+        (traced,) = operator("trace", event["id"])["events"]
+        return [each["state"] for each in traced["records"]] == ["handled"]
+
+    eventually(is_handled, within=60, every=1, what="the event is handled")
+    assert depth(client, stack, source) == 0

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from boto3.dynamodb.conditions import Key
+from ulid import ULID
 
 from local.api import Api
 from local.stack import LocalStack
@@ -79,6 +80,25 @@ def test_dead_letters_are_listed_and_redriven__from_the_outbox_and_from_a_queue(
         (result,) = answer.json()["results"]
         assert result["fate"] == (fate or result["fate"])
         assert "AccessDenied" not in result["detail"]
+
+
+def test_what_no_record_tells_of_is_listed_and_redriven__without_a_right_missing(
+    ops: Api, stack: LocalStack, client: Callable[[str], Any]
+) -> None:
+    data = {"repo_id": uuid4().hex, "name": "tool", "owner_id": "nobody"}
+    event = {"id": f"{ULID()}-03", "type": "repo.created", "source": "mailroom", "data": data}
+    left = {"version": "0", "id": "1", "detail-type": event["type"], "source": "mailroom", "detail": event}
+    source = "notifications-undelivered"
+    reason = {"ERROR_CODE": {"DataType": "String", "StringValue": "NO_PERMISSIONS"}}
+    queue = stack.queues[source]
+    client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps(left), MessageAttributes=reason)
+    listed = ops.get(f"/ops/v1/dead-letters?source={source}").json()["items"]
+    assert [(each["id"], each["failure"]["type"]) for each in listed] == [(event["id"], "NO_PERMISSIONS")]
+    body = {"why": "a trial", "source": source, "limit": 10}
+    answer = ops.post("/ops/v1/dead-letters/redrive", body, key=uuid4().hex)
+    assert answer.status == 200, answer.text
+    assert (answer.json()["retried"], answer.json()["more"]) == (1, False), answer.text
+    assert ops.get(f"/ops/v1/dead-letters?source={source}").json()["items"] == []
 
 
 def test_what_operators_get_wrong_is_refused_on_the_deployed_api_too(ops: Api) -> None:
