@@ -152,9 +152,9 @@ def test_the_successor_waits_with_it_while_its_predecessor_does(
 def test_the_successor_of_a_row_whose_subject_cannot_be_read_waits_for_it__while_that_waits_for_another_page(
     relay: Relay, outbox: Outbox, publisher: FakePublisher, clock: ManualClock
 ) -> None:
-    publisher.answer = lambda event: transient() if event.subject == subject else SENT
     subject = outbox.subject()
     first = outbox.add(subject)
+    publisher.answer = lambda event: transient() if event.id == first else SENT
     for _ in range(100):
         outbox.add()
     bad, last = outbox.add(subject), outbox.add(subject)

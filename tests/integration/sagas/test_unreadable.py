@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from mailroom.dead_letters.letter import Deed
+from mailroom.jobs import saga_orchestrator
 from mailroom.saga_retry import NotRetried, retry
 from mailroom.saga_row import SagaRow, Status
 from tests.lagging_reads import INDEX_LAG
@@ -52,6 +53,17 @@ def test_one_that_cannot_be_read_does_not_keep_the_orchestrator_from_the_other__
     assert any(lost[which] in json.dumps(each) for each in told)
     line.run()
     assert line.row(lost[1 - which]).status == Status.COMPLETED
+
+
+def test_those_that_cannot_be_read_take_no_others_place_in_a_run(
+    line: Line, lost: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saga_orchestrator, "RESUMED_AT_MOST", 1)
+    spoil_row(SagaRow, lost[0], steps={"S": "{}"})
+    line.clock.advance(INDEX_LAG)
+    line.orchestrate()
+    line.run()
+    assert line.row(lost[1]).status == Status.COMPLETED
 
 
 def test_it_is_not_retried__and_what_to_do_is_said(line: Line) -> None:

@@ -39,9 +39,16 @@ def saga_orchestrator(work: JobContext) -> None:
 
 
 def _stalled(since: str, work: JobContext) -> Iterator[str]:
+    """Answer the sagas of each status that stand still, so many at most; it reads on past those that cannot be read."""
     for status in (Status.COMPENSATING, Status.RUNNING):
-        rows, _ = work.page(SagaRow, SagaRow.index, status.value, after=None, limit=RESUMED_AT_MOST)
-        yield from (row.id for row in rows if row.updated_at < since)
+        left, after = RESUMED_AT_MOST, None
+        while left > 0 and not work.out_of_time():
+            rows, after = work.page(SagaRow, SagaRow.index, status.value, after=after, limit=left)
+            stalled = [row.id for row in rows if row.updated_at < since]
+            yield from stalled
+            left -= len(rows)
+            if after is None or len(stalled) < len(rows):
+                break
 
 
 def resume(saga_id: str, stalled_since: str, work: UnitOfWork) -> None:
