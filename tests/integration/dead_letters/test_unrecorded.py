@@ -14,7 +14,7 @@ from mailroom.dead_letters.letter import DeadLetter, Fate
 from mailroom.dead_letters.redrive import Plan
 from mailroom.idempotency import IdempotencyRow
 from mailroom.timings import DAY
-from tests.faults import Died, died, failing
+from tests.faults import Died, died, failing, throttled
 
 from ..conftest import CallCounter
 from .conftest import BEHAVE, DEED, RECEIVES, Stage
@@ -183,6 +183,18 @@ def test_a_crash_before_the_copy_is_handled_is_pressed_again__and_makes_one_effe
     assert stage.depth("greeter") == 2
     stage.deliver_and_delete()
     assert stage.effects == 1
+
+
+def test_what_was_sent_and_could_not_be_taken_out_says_both__in_the_outcome_and_in_the_list(stage: Stage) -> None:
+    (event,) = stage.die_unseen()
+    with failing("DeleteMessage", throttled):
+        (result,) = letters_of(stage).redrive([event], DEED)
+    assert (result.fate, result.detail) == (
+        Fate.FAILED,
+        "it is done, but its message is still there: ThrottlingException: injected",
+    )
+    (letter,) = stage.everything()
+    assert (letter.id, letter.failure.type, letter.redriven) == (event, "LeftBehind", 1)
 
 
 def test_what_dies_again_remembers_that_it_was_redriven(stage: Stage) -> None:

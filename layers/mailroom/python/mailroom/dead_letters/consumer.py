@@ -23,6 +23,9 @@ _UNTOLD = Failure(
     "NoRecord",
     "no record tells of it: its function was never started for it, its record has expired, or it was put here by hand",
 )
+_LEFT = Failure(
+    FailureKind.TRANSIENT, "LeftBehind", "an operator dealt with it, and its message is still here: do so again"
+)
 
 
 class ConsumerLetters(QueuedLetters):
@@ -78,7 +81,7 @@ class ConsumerLetters(QueuedLetters):
             return _UNTOLD
         if record.failure:
             return Failure.from_json(record.failure)
-        return ENDED_SILENTLY if record.status == INPROGRESS else _UNTOLD
+        return ENDED_SILENTLY if record.status == INPROGRESS else _LEFT
 
     def _attempts_at(self, message: DeadMessage, record: IdempotencyRow | None) -> int:
         return int(record.attempts or 0) if record else 0

@@ -49,7 +49,7 @@ class Fate(StrEnum):
     UNREADABLE = "cannot be read"
     """Its row would only be set aside again: mend it, or give it up."""
     FAILED = "failed"
-    """AWS refused; the letter is where it was."""
+    """AWS or the consumer refused; the letter is where it was."""
     NOT_TRIED = "not tried"
     """The job stopped before it."""
 

@@ -43,12 +43,14 @@ class Taker:
             yield self._not_found(event_id, look)
 
     def _take_one(self, look: Look, message: DeadMessage, act: Act) -> Result:
+        done = ""
         try:
             detail = act(message)
+            done = "it is done, but its message is still there: "
             look.take(message)
         except Exception as error:  # one letter's trouble is not the next one's
             failure = failure_of(error)
-            return Result(message.id, self._source, Fate.FAILED, f"{failure.type}: {failure.message}")
+            return Result(message.id, self._source, Fate.FAILED, f"{done}{failure.type}: {failure.message}")
         return Result(message.id, self._source, Fate.DONE, detail)
 
     def _not_found(self, event_id: str, look: Look) -> Result:
