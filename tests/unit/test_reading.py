@@ -17,7 +17,7 @@ from mailroom.checked_attributes import (
 )
 from mailroom.failures import Failure, FailureKind
 from mailroom.history import HistoryAttribute
-from mailroom.reading import UNREADABLE, Unreadable, flaw_of, read, row_of
+from mailroom.reading import UNREADABLE, Unreadable, flaw_of, names_of, read, row_of
 from mailroom.row import Row
 from tests.log_lines import Lines
 
@@ -40,6 +40,7 @@ class Shelf(Row):
     failure = FailureAttribute(null=True)
     history = HistoryAttribute(null=True)
     expires_at = TTLAttribute(null=True)
+    renamed = UnicodeAttribute(attr_name="r", null=True)
 
 
 del Row.tables["shelves-of-test-reading"]
@@ -110,6 +111,14 @@ def test_what_is_wrong_is_said_without_what_it_holds(name: str, typed: dict[str,
 
 def test_what_was_not_asked_for_is_not_missing() -> None:
     assert isinstance(read(Shelf, {"id": {"S": "1"}}, without=("name",)), Shelf)
+    assert isinstance(read(Shelf, {"id": {"S": "1"}}, without=names_of(Shelf)), Shelf)
+
+
+def test_attributes_go_by_the_names_that_the_table_has() -> None:
+    assert {"name", "r"} <= names_of(Shelf)
+    found = read(Shelf, {**GOOD, "r": {"N": "1"}})
+    assert isinstance(found, Unreadable)
+    assert found.failure.message == "r is a number (N) and must be a text (S)"
 
 
 def test_a_failure_of_another_version_is_read() -> None:

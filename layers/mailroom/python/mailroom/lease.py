@@ -21,7 +21,7 @@ from mailroom.checked_attributes import ObjectAttribute
 from mailroom.clock import epoch_milliseconds
 from mailroom.failures import Unavailable
 from mailroom.needs import Need
-from mailroom.reading import Unreadable, flaws_of, read, row_of
+from mailroom.reading import Unreadable, flaws_of, names_of, read, row_of
 from mailroom.retry import retry
 from mailroom.row import Row
 from mailroom.runtime import Runtime
@@ -268,7 +268,7 @@ def _check_term(name: str, item: dict[str, Any]) -> None:
 def _memo(item: dict[str, Any]) -> dict[str, Any]:
     if not item:
         return {}
-    found = read(LeaseRow, item, without=LeaseRow.get_attributes())
+    found = read(LeaseRow, item, without=names_of(LeaseRow))
     if isinstance(found, Unreadable):
         found.tell()  # what it says is of use, and nothing depends on it
     written = row_of(found).memo

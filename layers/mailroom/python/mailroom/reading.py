@@ -141,6 +141,11 @@ class RowUnreadable(Exception):
         self.failure = replace(found.failure, message=str(self))
 
 
+def names_of(model: type[Row]) -> frozenset[str]:
+    """Return the names of a model's attributes as its table has them."""
+    return frozenset(each.attr_name for each in model.get_attributes().values())
+
+
 def row_of(found: R | Unreadable[R]) -> R:
     """Return the row, or what of it can be read, for people to look at."""
     return found.row if isinstance(found, Unreadable) else found

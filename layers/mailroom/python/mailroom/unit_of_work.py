@@ -19,7 +19,7 @@ from mailroom.outbox.event import Envelope, Event, EventIds, Part, payload_of
 from mailroom.outbox.limits import check_size
 from mailroom.outbox.table import OutboxRow
 from mailroom.parts import Parts
-from mailroom.reading import RowUnreadable, Unreadable, read_one, read_page
+from mailroom.reading import RowUnreadable, Unreadable, names_of, read_one, read_page
 from mailroom.row import Row, SubjectRow
 from mailroom.runtime import Runtime
 from mailroom.sources.source import Sink
@@ -136,7 +136,7 @@ class UnitOfWork:
             If what an attribute holds is not what the model says.
         """
         _declared(model in self._access.reads + self._access.writes, model, "reads")
-        found = read_one(model, hash_key, range_key, without=model.get_attributes())
+        found = read_one(model, hash_key, range_key, without=names_of(model))
         if isinstance(found, Unreadable):
             raise RowUnreadable(found)
         return found
@@ -168,7 +168,7 @@ class UnitOfWork:
         """
         _declared(model in self._access.reads + self._access.writes, model, "reads")
         rows = index.query(hash_key, limit=limit, last_evaluated_key=None if after is None else dict(after))
-        found, following = read_page(model, rows, without=model.get_attributes())
+        found, following = read_page(model, rows, without=names_of(model))
         for each in found:
             if isinstance(each, Unreadable):
                 unreadable(each)
