@@ -24,6 +24,7 @@ from mailroom.testing import permanent, transient
 from tests.integration.outbox.conftest import SHARD, Outbox
 from tests.lagging_reads import TABLE_LAG
 
+from .attempts import FailToTheEnd  # noqa: F401 - run like those below
 from .aws import QUEUE
 from .brokers import DrainToKafka, DrainToRabbitMq  # noqa: F401 - run like those below
 from .dead_letters import EditUnseen, RedriveUnseen  # noqa: F401 - run like those below

@@ -277,3 +277,35 @@ def test_the_waits_are_short_again_after_anything_else(
     assert int(record().waits) == 3
     fail_with(error)()
     assert int(record().waits or 0) == 0
+
+
+def deliver_dead(inbox: Inbox, clock: ManualClock) -> None:
+    """Use up the attempts of a message, and its deliveries but the last two."""
+    DEPENDENCY.error = ValueError("the reason")
+    inbox.send(CREATED)
+    for _ in range(MAX_RECEIVES - 2):
+        inbox.deliver()
+        clock.advance(2 * HOUR)
+    assert DEPENDENCY.asked == 5
+
+
+@pytest.mark.parametrize("last", [1, 2])
+def test_a_message_that_is_dead_is_not_renewed__though_its_record_cannot_be_taken(
+    inbox: Inbox, clock: ManualClock, last: int
+) -> None:
+    deliver_dead(inbox, clock)
+    with failing("UpdateItem", throttled, times=100):
+        for _ in range(last):
+            inbox.deliver()
+            clock.advance(2 * HOUR)
+    inbox.deliver_until_dead()
+    assert (DEPENDENCY.asked, len(inbox.source.dead)) == (5, 1)
+    assert Failure.from_json(record().failure).message == "the reason"
+
+
+def test_a_message_whose_record_nobody_can_read_is_renewed__rather_than_lost(inbox: Inbox, clock: ManualClock) -> None:
+    inbox.send(CREATED)
+    with failing("UpdateItem", throttled, times=1000), failing("GetItem", throttled, times=1000):
+        pass_time(inbox, clock, DAY)
+    pass_time(inbox, clock, 2 * HOUR)
+    assert (effects(), inbox.source.dead) == (1, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -156,6 +156,15 @@ MESSAGE = "message/"
 def key_of(envelope: Envelope | None, message_id: str) -> str:
     """Answer what an effect happens once for: the event, or the message where no event can be read from it."""
     return envelope.id if envelope else f"{MESSAGE}{message_id}"
+
+
+def key_in(record: Mapping[str, Any]) -> str:
+    """Return the same for a message as it was delivered."""
+    try:
+        envelope: Envelope | None = Envelope.from_json(record["body"])
+    except Permanent:
+        envelope = None
+    return key_of(envelope, record["messageId"])
 
 
 _MAX_NAME_BYTES = 1024

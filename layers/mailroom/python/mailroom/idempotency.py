@@ -44,7 +44,7 @@ from mailroom.telemetry import LogEvent, log_error
 from mailroom.transaction import Operation, OperationKind
 
 INPROGRESS, COMPLETED, FAILED = "INPROGRESS", "COMPLETED", "FAILED"
-_NONE = "-"
+NONE = "-"
 """What an attribute holds that would otherwise be missing."""
 ENDED_SILENTLY = Failure(FailureKind.TRANSIENT, "TimedOut", "the attempt timed out or was killed")
 """What a record in progress means once its time is over."""
@@ -367,8 +367,8 @@ class _PersistenceLayer(BasePersistenceLayer):
             ":until": {"N": str(until)},
             ":expires": {"N": str(epoch_seconds(now + timedelta(seconds=self._life)))},
             ":fingerprint": {"S": data_record.payload_hash},
-            ":message": {"S": asked.message_id or _NONE},
-            ":none": {"S": _NONE},
+            ":message": {"S": asked.message_id or NONE},
+            ":none": {"S": NONE},
             ":taker": {"S": f"{self._runtime.random.getrandbits(96):024x}"},
             ":one": {"N": "1"},
             ":now": {"N": str(epoch_seconds(now))},
@@ -507,12 +507,12 @@ class _PersistenceLayer(BasePersistenceLayer):
 
 def _before_our_take(item: Mapping[str, Any]) -> dict[str, Any]:
     """Answer the record as it was before our take, whose answer was lost."""
-    if item["before_status"]["S"] == _NONE:
+    if item["before_status"]["S"] == NONE:
         return {}
     before = {name: item[name] for name in ("first_failed_at", "waits") if name in item}
     before["attempts"] = {"N": str(int(item["attempts"]["N"]) - 1)}
     before["status"], before["message_id"] = item["before_status"], item["before_message_id"]
-    if item["before_failure"]["S"] != _NONE:
+    if item["before_failure"]["S"] != NONE:
         before["failure"] = item["before_failure"]
     return before
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from mailroom import telemetry
 from mailroom.clock import epoch_milliseconds, moment
+from mailroom.consumer import key_in, record_prefix
 from mailroom.failures import Failure, FailureKind, failure_of
+from mailroom.idempotency import ENDED_SILENTLY, FAILED, INPROGRESS, NONE, IdempotencyRow, record_id
 from mailroom.runtime import Runtime
 from mailroom.sources.source import MAX_RECEIVES, TENANT, Message, Queue, longest_hiding, receives_of
 from mailroom.telemetry import LogEvent
@@ -17,6 +19,20 @@ from mailroom.timings import HOUR, MAX_DELAY
 
 _RENEWED_FROM = MAX_RECEIVES - 2
 """The delivery from which on a message that waits is renewed: SQS moves it on after the last, and a try may fail."""
+
+
+def last_ended(row: IdempotencyRow, now: datetime) -> tuple[Failure, int] | None:
+    """Return how the last attempt ended that has, and its number; None if none has, or it succeeded."""
+    attempts = int(row.attempts or 0)
+    if row.status == FAILED:
+        return (Failure.from_json(row.failure), attempts) if row.failure else None
+    if row.status != INPROGRESS:
+        return None
+    if row.in_progress_until < epoch_milliseconds(now):
+        return ENDED_SILENTLY, attempts
+    before = row.before_failure
+    known = Failure.from_json(before) if before and before != NONE else ENDED_SILENTLY
+    return (known, attempts - 1) if attempts > 1 else None
 
 
 class Judged(Exception):
@@ -73,7 +89,7 @@ class Renewal:
         wait
             Seconds after which it is to be delivered again: of a copy `MAX_DELAY` at most.
         """
-        if not self._is_due(record, wait):
+        if not self._is_due(record, wait) or self._is_dead(record):
             return False
         tenant = record["attributes"].get(TENANT)
         copy = Message(record["body"], tenant=tenant, delay=min(int(wait), MAX_DELAY))
@@ -91,6 +107,21 @@ class Renewal:
             return True
         age = (epoch_milliseconds(now) - int(record["attributes"].get("SentTimestamp", epoch_milliseconds(now)))) / 1000
         return age + self._notice > self._runtime.timings.source_retention
+
+    def _is_dead(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a message's attempts are used up: its copy, under a new message id, would start afresh.
+
+        A delivery that was handed back, or could not take the record, does not know. What cannot be read counts as no.
+        """
+        key = record_id(record_prefix(self._consumer), key_in(record))
+        try:
+            row = IdempotencyRow.get(key, consistent_read=True)
+        except Exception:  # there is none, or none to be had: then a copy is better than a message that nobody tried
+            return False
+        if row.message_id != record["messageId"]:
+            return False
+        ended = last_ended(row, self._runtime.clock.now())
+        return ended is not None and self._runtime.timings.consumer_backoff.is_over(*ended)
 
     def _put(self, copy: Message) -> Failure | None:
         try:
