@@ -199,17 +199,32 @@ def _put(items: Items, key: Key, item: Any, *, ranged: bool) -> None:
 
 
 def reader() -> str:
-    """Name the function that makes the present call: the one of production code or of a test that calls the client.
+    """Name the function that makes the present call: the one of production code or of a test that calls the client."""
+    for frame in _frames():
+        if _module(frame) != _FOR_OTHERS and _module(frame).startswith((*_PRODUCTION, _TESTS)):
+            return f"{_module(frame)}.{frame.f_code.co_qualname.partition('.<locals>')[0]}"
+    return "an unknown function"
 
-    Within the client are hooks of ours, which stand in the middle of the call.
-    """
+
+def callers() -> Iterator[str]:
+    """Name the modules of the functions that the present call was made in, the innermost first."""
+    return map(_module, _frames())
+
+
+def _frames() -> Iterator[FrameType]:
+    """Return who called the client. Within the client are hooks of ours, which stand in the middle of the call."""
     frame: FrameType | None = sys._getframe(1)
     in_client = True
     while frame is not None:
-        module, function = frame.f_globals.get("__name__", ""), frame.f_code
-        if module.startswith("pynamodb.") or (module, function.co_name) == ("botocore.client", "_api_call"):
+        if _module(frame).startswith("pynamodb.") or (_module(frame), frame.f_code.co_name) == (
+            "botocore.client",
+            "_api_call",
+        ):
             in_client = False
-        elif not in_client and module != _FOR_OTHERS and module.startswith((*_PRODUCTION, _TESTS)):
-            return f"{module}.{function.co_qualname.partition('.<locals>')[0]}"
+        elif not in_client:
+            yield frame
         frame = frame.f_back
-    return "an unknown function"
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))

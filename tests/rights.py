@@ -5,12 +5,10 @@ moto grants everything. Here each call is attributed to the edge that runs: the 
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -26,16 +24,13 @@ from mailroom.row import Row
 from mailroom.runtime import Runtime
 from mailroom.unit_of_work import NEEDS_TO_PUBLISH
 
-from .lagging_reads import reader
+from .lagging_reads import callers, reader
 
 Right = tuple[str, str]
 """An action of DynamoDB, and the short name of a table, `/` and the name of an index where it is one."""
 
 _OF_ITEMS = {"ConditionCheck": "ConditionCheckItem", "Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem"}
 """https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis-iam.html"""
-
-_BY_HAND = ("mailroom.trace", "mailroom.cli.")
-"""The operators' command, which has its operator's rights; a test calls it in the middle of an edge's work."""
 
 
 class Rights:
@@ -57,20 +52,22 @@ class Rights:
             patch.setattr(Relay, "drain", self._as(_of_relay, Relay.drain))
             yield self
 
+    def used_by(self, act: Callable[[], Any]) -> set[Right]:
+        """Do something as if it were an edge's work, and return what that took."""
+        self._as(lambda _: ("it", set()), lambda _: act())(None)
+        return self.used["it"]
+
     def check(self) -> None:
         """Fail if something was taken that is not granted."""
         assert not self.denied, f"AWS would deny this (who, where, what): {sorted(self.denied)}"
 
     def before(self, call: Call) -> None:
-        if call.service != "dynamodb" or not self._at_work or _is_by_hand():
-            return
-        function = reader()
-        if function.startswith("tests."):
+        if call.service != "dynamodb" or not self._at_work or _is_of_a_test():
             return
         who, granted = self._at_work[-1]
         taken = set(_taken(call))
         self.used[who] |= taken
-        self.denied |= {(who, function, each) for each in taken - granted}
+        self.denied |= {(who, reader(), each) for each in taken - granted}
 
     def after(self, call: Call, answer: dict[str, Any]) -> None: ...
 
@@ -124,12 +121,11 @@ def _of_relay(relay: Relay) -> tuple[str, set[Right]]:
     return "relay", granted(Access(uses=(Relay,)), relay._runtime)
 
 
-def _is_by_hand() -> bool:
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").startswith(_BY_HAND):
-            return True
-        frame = frame.f_back
+def _is_of_a_test() -> bool:
+    """Answer whether a test makes the present call in the middle of an edge's work, as an operator or a rival would."""
+    for module in callers():
+        if module.startswith("tests."):
+            return module != __name__  # which stands around each edge
     return False
 
 

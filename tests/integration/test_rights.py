@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from app.owners import Owner
-from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.deployment import Deployment
 from mailroom.idempotency import NEEDS, NEEDS_TO_FORGET, Idempotency, IdempotencyRow
 from mailroom.job import Job, JobContext, JobEdge, job
@@ -107,37 +109,31 @@ def test_a_lease_is_taken_renewed_kept_in_a_commit_and_given_back_by_updates_alo
 @pytest.mark.parametrize(
     ("failing_as", "taken"), [(None, NEEDS.actions + NEEDS_TO_FORGET.actions), ("consumer", NEEDS.actions)]
 )
-def test_a_record_takes_all_that_it_may(
-    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, failing_as: str | None, taken: tuple[str, ...]
-) -> None:
+def test_a_record_takes_all_that_it_may(runtime: Runtime, failing_as: str | None, taken: tuple[str, ...]) -> None:
     """Of a kept failure no record is deleted; of none nothing is left."""
     records = Idempotency(runtime, prefix="test", life=3600, failing_as=failing_as)
 
     def fail() -> None:
         raise ValueError("no")
 
-    def commit() -> None:
-        with failing("TransactWriteItems", timed_out, after=True, times=100):
-            UnitOfWork(runtime, Access()).commit()
-
     with Rights().attached() as rights:
-        monkeypatch.setattr(rights, "_at_work", [("records", set())])
         with pytest.raises(ValueError, match="no"):
-            records.run(key="1", act=fail, remaining_ms=1000)
-        records.run(key="2", act=commit, remaining_ms=1000)
-        seen = {action for action, _ in rights.used["records"]}
-    assert seen == {action.removeprefix("dynamodb:") for action in taken}
+            rights.used_by(partial(records.run, key="1", act=fail, remaining_ms=1000))
+        commit = UnitOfWork(runtime, Access()).commit
+        with failing("TransactWriteItems", timed_out, after=True, times=100):
+            used = rights.used_by(partial(records.run, key="2", act=commit, remaining_ms=1000))
+    assert used == {(action.removeprefix("dynamodb:"), "idempotency") for action in taken}
 
 
 def test_what_is_taken_past_the_grants_is_told(runtime: Runtime, rights: Rights) -> None:
-    @job(schedule=Every(hours=1))
-    def looking(work: JobContext) -> None:
-        OutboxLetters(work.runtime).count(up_to=10)
-
-    run(looking, runtime)
+    run(replace(cleanup, access=Access()), runtime)
     told = {(who, right) for who, _, right in rights.denied}
     rights.denied.clear()
-    assert told == {("looking", ("Query", "outbox"))}
+    assert told == {
+        ("cleanup", ("Scan", "idempotency")),
+        ("cleanup", ("Scan", "sagas")),
+        ("cleanup", ("Query", "outbox")),
+    }
 
 
 @pytest.mark.parametrize("row", [SagaRow("saga-1"), LeaseRow("lease-1"), Owner("owner-1")], ids=str)
