@@ -116,7 +116,7 @@ class Bench:
 
     def __init__(self, backlog: int) -> None:
         self.runtime = make_runtime()
-        publisher = EventBridgePublisher("bus", clock=self.runtime.clock, check_period=3600)
+        publisher = EventBridgePublisher("bus", clock=self.runtime.clock, check_period=3600, refused_after=900)
         self.relay = Relay(self.runtime, publisher)
         self.bare_aws, self.aws = CannedBacklog(PAGE), CannedBacklog(PAGE)
         bare_clients = self.bare_aws.connect("dynamodb", "events")

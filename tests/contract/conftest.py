@@ -14,6 +14,7 @@ from local.kafka import MockKafka, mock_kafka
 from mailroom import clients
 from mailroom.failures import failure_of_code
 from mailroom.outbox.event import Envelope
+from mailroom.publishers.entries import advised, by_itself
 from mailroom.publishers.eventbridge import EventBridgePublisher
 from mailroom.publishers.publisher import SENT, Outcome, Publisher
 from mailroom.testing import FakePublisher, ManualClock
@@ -25,6 +26,7 @@ from .fake_rabbitmq import fake_rabbitmq
 from .messages import KEYS, REGION, Messages, answering, sns_destination, sqs_destination, ymq_destination
 
 CHECK_PERIOD = 60.0
+REFUSED_AFTER = 900.0
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +84,10 @@ class FakeDestination:
 
     def refuse(self, codes: Mapping[str, str]) -> None:
         def answer(event: Envelope) -> Outcome:
-            return failure_of_code(codes[event.id], "told so") if event.id in codes else SENT
+            if event.id not in codes:
+                return SENT
+            refusal = by_itself(failure_of_code(codes[event.id], "told so"))
+            return advised(refusal, "the fake", remedy="none", refused_after=REFUSED_AFTER)
 
         self.publisher.answer = answer
 
@@ -101,7 +106,7 @@ class EventBridgeDestination:
     deduplicates = False
 
     def __init__(self, clock: ManualClock) -> None:
-        self.publisher = EventBridgePublisher(BUS, clock=clock, check_period=CHECK_PERIOD)
+        self.publisher = EventBridgePublisher(BUS, clock=clock, check_period=CHECK_PERIOD, refused_after=REFUSED_AFTER)
         self.calls: list[list[str]] = []
         """The ids in each PutEvents."""
         self.checks = 0

@@ -16,6 +16,7 @@ from mailroom.outbox.event import Envelope
 from mailroom.publishers.publisher import Publisher, kind_of
 from mailroom.publishers.ymq import KEY, KEY_ID
 from mailroom.runtime import Runtime
+from tests import stage
 
 ACCOUNT, REGION = "123456789012", "us-east-1"
 SECRET = "queue-keys"
@@ -40,7 +41,7 @@ class Messages:
     def __init__(self, url: str, *, queue: str, batch: tuple[str, str]) -> None:
         kind, place = kind_of(url)
         self.url = url
-        self.publisher: Publisher = kind.at(place, Runtime())
+        self.publisher: Publisher = kind.at(place, Runtime(stage.settings()))
         self.calls: list[list[Entry]] = []
         """The entries of each call."""
         self.refused_whole: Callable[[Sequence[str]], str | None] = lambda _: None

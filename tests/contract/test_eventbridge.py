@@ -16,7 +16,7 @@ from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Outcome
 from mailroom.testing import ManualClock
 
-from .conftest import BUS, CHECK_PERIOD, all_taken, envelopes, id_of, refused_whole
+from .conftest import BUS, CHECK_PERIOD, REFUSED_AFTER, all_taken, envelopes, id_of, refused_whole
 
 if TYPE_CHECKING:
     from .conftest import Answer, Entry, EventBridgeDestination
@@ -101,7 +101,7 @@ def test_the_search_for_the_guilty_ends_soon__when_the_bus_goes_down_in_it(bus: 
 
 
 def missing_bus(clock: ManualClock) -> EventBridgePublisher:
-    return EventBridgePublisher("gone", clock=clock, check_period=CHECK_PERIOD)
+    return EventBridgePublisher("gone", clock=clock, check_period=CHECK_PERIOD, refused_after=REFUSED_AFTER)
 
 
 def test_a_missing_bus_is_nobodys_fault__and_nothing_is_sent_to_it(

@@ -45,7 +45,7 @@ def kinds(outcomes: list[Outcome]) -> list[FailureKind]:
 
 def publish(url: str, count: int = 1) -> list[Outcome]:
     kind, place = kind_of(url)
-    return kind.at(place, Runtime()).publish(envelopes(count))
+    return kind.at(place, Runtime(stage.settings())).publish(envelopes(count))
 
 
 # A call as a whole
@@ -145,7 +145,7 @@ PLACES = [("sqs", QUEUE, make_queue), ("sns", TOPIC, make_topic)]
 @pytest.mark.parametrize(("scheme", "arn", "make"), PLACES)
 def test_a_missing_place_is_nobodys_fault__says_what_to_do__and_heals(scheme: str, arn: str, make: Make) -> None:
     kind, place = kind_of(f"{scheme}://{arn}")
-    publisher = kind.at(place, Runtime())
+    publisher = kind.at(place, Runtime(stage.settings()))
 
     (failure, _) = failures(publisher.publish(envelopes(2)))
     assert failure.kind is UNAVAILABLE
@@ -158,7 +158,7 @@ def test_a_missing_place_is_nobodys_fault__says_what_to_do__and_heals(scheme: st
 def test_a_missing_queue_of_ymq_is_nobodys_fault__and_heals(server: str) -> None:
     keep_keys()
     kind, place = kind_of(f"ymq://{server}/{ACCOUNT}/things?secret={SECRET}&region={REGION}")
-    publisher = kind.at(place, Runtime())
+    publisher = kind.at(place, Runtime(stage.settings()))
 
     (failure,) = failures(publisher.publish(envelopes(1)))
     assert (failure.kind, "is not there" in failure.message) == (UNAVAILABLE, True)
@@ -171,7 +171,7 @@ def test_a_missing_queue_of_ymq_is_nobodys_fault__and_heals(server: str) -> None
 def test_a_place_that_goes_missing_is_noticed__and_heals(scheme: str, arn: str, make: Make) -> None:
     make("things")
     kind, place = kind_of(f"{scheme}://{arn}")
-    publisher = kind.at(place, Runtime())
+    publisher = kind.at(place, Runtime(stage.settings()))
     assert publisher.publish(envelopes(1)) == [SENT]
 
     if scheme == "sns":
@@ -197,7 +197,7 @@ def test_a_place_that_refuses_us_is_nobodys_fault__says_what_to_do__and_heals(
 ) -> None:
     make_topic("things")
     kind, place = kind_of(url)
-    publisher = kind.at(place, Runtime())
+    publisher = kind.at(place, Runtime(stage.settings()))
 
     with failing(operation, refused(code)):
         (failure, _) = failures(publisher.publish(envelopes(2)))
@@ -238,7 +238,7 @@ def test_keys_are_read_again__when_the_queue_refuses_them(server: str) -> None:
     make_queue("things")
     keep_keys("old")
     kind, place = kind_of(f"ymq://{server}/{ACCOUNT}/things?secret={SECRET}&region={REGION}")
-    publisher = kind.at(place, Runtime())
+    publisher = kind.at(place, Runtime(stage.settings()))
     assert publisher.publish(envelopes(1)) == [SENT]
 
     keep_keys("new")
@@ -367,7 +367,7 @@ def test_a_place_in_another_region_is_asked_there() -> None:
     kind, place = kind_of(f"sqs://{QUEUE.replace(REGION, 'eu-west-1')}")
     clients.sqs("eu-west-1").create_queue(QueueName="things")
 
-    assert kind.at(place, Runtime()).publish(envelopes(1)) == [SENT]
+    assert kind.at(place, Runtime(stage.settings())).publish(envelopes(1)) == [SENT]
 
 
 @pytest.mark.parametrize(

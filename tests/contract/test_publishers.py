@@ -9,7 +9,8 @@ import pytest
 
 from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
-from mailroom.publishers.publisher import SENT, Outcome, batches
+from mailroom.publishers.publisher import SENT, NotTaken, Outcome, batches
+from mailroom.timings import Timings
 
 from .conftest import envelopes
 
@@ -53,8 +54,9 @@ def test_each_outcome_is_at_its_events_position__when_some_fail(aws_destination:
     [
         ("ThrottlingException", FailureKind.UNAVAILABLE),
         ("InternalFailure", FailureKind.UNAVAILABLE),
-        ("AccessDeniedException", FailureKind.UNAVAILABLE),
-        ("NotAuthorizedForSourceException", FailureKind.UNAVAILABLE),
+        ("AccessDeniedException", FailureKind.TRANSIENT),
+        ("NotAuthorizedForSourceException", FailureKind.TRANSIENT),
+        ("NotAuthorizedForDetailTypeException", FailureKind.TRANSIENT),
         ("MalformedDetail", FailureKind.PERMANENT),
         ("InvalidArgument", FailureKind.PERMANENT),
         ("SomethingNew", FailureKind.TRANSIENT),
@@ -71,6 +73,31 @@ def test_an_event_that_is_refused_is_judged_by_its_own_code(
     assert isinstance(outcome, Failure)
     assert (outcome.kind, outcome.type) == (kind, code)
     assert outcome.message.endswith(("told so", " (told so)"))  # before it, what to do about it
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure", "ServiceUnavailable"])
+def test_an_event_that_was_throttled_by_itself_says_nothing_of_the_destination(
+    code: str, aws_destination: AwsDestination
+) -> None:
+    throttled, good = envelopes(2)
+    aws_destination.refuse({throttled.id: code})
+
+    first, second = aws_destination.publisher.publish([throttled, good])
+
+    assert (type(first), second) == (NotTaken, SENT)
+
+
+@pytest.mark.parametrize("code", ["NotAuthorizedForDetailTypeException", "AccessDeniedException"])
+def test_an_event_that_was_refused_by_policy_waits_by_itself__for_as_long_as_one_that_no_queue_takes(
+    code: str, aws_destination: AwsDestination
+) -> None:
+    refused, good = envelopes(2)
+    aws_destination.refuse({refused.id: code})
+
+    first, second = aws_destination.publisher.publish([refused, good])
+
+    assert isinstance(first, Failure)
+    assert (type(first), first.retry_after, second) == (Failure, Timings().unroutable_after, SENT)
 
 
 def test_an_event_may_be_sent_again__with_the_same_id(destination: Destination) -> None:

@@ -43,6 +43,7 @@ from .ledger import (
     refused_for_good,
 )
 from .outage import OutliveAnOutage  # noqa: F401 - run like those below
+from .refused_alone import DrainPastRefused, DrainPastThrottled  # noqa: F401 - run like those below
 from .reports import WriteReport  # noqa: F401 - run like those below
 from .sagas import StuckTransferIsRetried, TransferCompletes, TransferIsUndone  # noqa: F401 - run like those below
 from .signing import Rotation  # noqa: F401 - run like those below

@@ -17,6 +17,7 @@ from mailroom.outbox.event import EventIds
 from mailroom.outbox.lanes import Lanes
 from mailroom.outbox.table import OutboxTable, PendingEvent
 from mailroom.outbox.turn import Turn, Walk
+from mailroom.publishers.publisher import NotTaken
 
 from .watch import Rule
 
@@ -137,22 +138,45 @@ def down_costs_an_attempt(patch: Patch) -> None:
     """Take a destination that is down for the event's own failure."""
     judge = Turn._judge
 
-    def strict(self: Turn, event: Any, outcome: Any, *rest: Any, **more: Any) -> None:
-        if isinstance(outcome, Failure) and outcome.kind is FailureKind.UNAVAILABLE:
+    def strict(self: Turn, lanes: Any, done: Any, event: Any, outcome: Any, **more: Any) -> None:
+        down = isinstance(outcome, Failure) and outcome.kind is FailureKind.UNAVAILABLE
+        if down and not isinstance(outcome, NotTaken):
             outcome = Failure(FailureKind.TRANSIENT, outcome.type, outcome.message)
-        judge(self, event, outcome, *rest, **more)
+        judge(self, lanes, done, event, outcome, **more)
 
     patch.setattr(Turn, "_judge", strict)
+
+
+def one_speaks_for_all(patch: Patch) -> None:
+    """Take a destination for down that does not take one event."""
+    judge = Turn._judge
+
+    def rash(self: Turn, lanes: Any, done: Any, event: Any, outcome: Any, **more: Any) -> None:
+        if isinstance(outcome, NotTaken):
+            outcome = Failure(FailureKind.UNAVAILABLE, outcome.type, outcome.message)
+        judge(self, lanes, done, event, outcome, **more)
+
+    patch.setattr(Turn, "_judge", rash)
+
+
+def not_taken_costs_an_attempt(patch: Patch) -> None:
+    """Count at once that an event is not taken."""
+    patch.setattr(
+        Turn,
+        "_as_it_counts",
+        lambda self, event, failure: Failure(FailureKind.TRANSIENT, failure.type, failure.message),
+    )
 
 
 def one_attempt_more(patch: Patch) -> None:
     """Give up after six attempts."""
     judge = Turn._judge
-    patch.setattr(
-        Turn,
-        "_judge",
-        lambda self, *rest, attempts, **more: judge(self, *rest, attempts=attempts - 1, **more),
-    )
+
+    def lenient(self: Turn, lanes: Any, done: Any, event: Any, outcome: Any, *, attempts: int | None = None) -> None:
+        attempts = event.attempts + 1 if attempts is None else attempts
+        judge(self, lanes, done, event, outcome, attempts=attempts - 1)
+
+    patch.setattr(Turn, "_judge", lenient)
 
 
 def no_margin(patch: Patch) -> None:
@@ -221,6 +245,8 @@ RULES: dict[Callable[[Patch], None], Iterable[Rule]] = {
     ghosts: ("no ghosts",),
     no_count_before: ("others go on",),
     down_costs_an_attempt: ("five attempts",),
+    one_speaks_for_all: ("others go on",),
+    not_taken_costs_an_attempt: ("five attempts",),
     one_attempt_more: ("five attempts",),
     no_margin: ("lease",),
     no_wall_clock: ("lease",),

@@ -17,6 +17,7 @@ from app.repos import Repo
 from mailroom import telemetry
 from mailroom.dead_letters.letter import Deed, Fate
 from mailroom.dead_letters.outbox import OutboxLetters
+from mailroom.failures import Failure, FailureKind
 from mailroom.idempotency import Idempotency, StillRunning, Superseded
 from mailroom.job import JobContext, JobEdge, job
 from mailroom.jobs.cleanup import cleanup
@@ -35,7 +36,7 @@ from mailroom.publishers.publisher import SENT, Limits, Outcome, Sent
 from mailroom.row import bind
 from mailroom.runtime import Runtime
 from mailroom.schedule import Every
-from mailroom.testing import LambdaContext, permanent, transient, unavailable
+from mailroom.testing import LambdaContext, not_taken, permanent, transient, unavailable
 from mailroom.unit_of_work import RowChanged, UnitOfWork
 from tests import stage
 
@@ -48,8 +49,9 @@ SKEW = 5.0
 HOUR, DAY = 3_600, 86_400
 WINDOW_MS = 10_000
 KEY_LIFE = DAY
-KINDS = ("good",) * 12 + ("flaky",) * 3 + ("doomed", "refused", "refused", "killer")
-"""How events behave: go well, sometimes not, never, are refused for good, or take the relay along."""
+KINDS = ("good",) * 12 + ("flaky",) * 3 + ("doomed", "refused", "refused", "killer", "barred", "jammed")
+"""How events behave: go well, sometimes not, never, are refused for good, take the relay along, are refused by policy,
+or are never taken in calls that take others."""
 TIMES = [0.5, 3, 12, 31, 47, 52, 56, 62, 400, 2 * HOUR, 25 * HOUR]
 TIME_WEIGHTS = [15, 15, 12, 10, 5, 6, 6, 16, 10, 2, 0.3]
 ROUNDS = 150
@@ -520,12 +522,14 @@ class Play(Stage):
 
     def outcome(self, kind: str) -> Outcome:
         """Answer what the destination says of an event that behaves so."""
-        if kind == "refused":
-            return _REFUSED
+        if kind in _ALWAYS:
+            return _ALWAYS[kind]
         if kind == "doomed" or (kind == "flaky" and self.happens(0.5)):
             return transient()
         if self.happens(self.weather.failures / 4):
             return unavailable()
+        if self.happens(self.weather.failures / 2):
+            return not_taken()
         return transient() if self.happens(self.weather.failures) else SENT
 
     # Recovery
@@ -604,6 +608,12 @@ _PRONE = {"BatchWriteItem": 5, "TransactWriteItems": 3}
 """Calls that fail more often than others here, since more depends on them."""
 _REFUSED = permanent()
 object.__setattr__(_REFUSED, "type", "Refused")
+_ALWAYS = {
+    "refused": _REFUSED,
+    "barred": Failure(FailureKind.TRANSIENT, "Barred", "not this type", retry_after=900),
+    "jammed": not_taken(),
+}
+"""What the destination says of events of a kind, whatever the weather."""
 
 
 def _carry_out(command: Command, runtime: Runtime) -> str:

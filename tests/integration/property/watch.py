@@ -8,17 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from mailroom.clock import moment
 from mailroom.failures import Failure, FailureKind
-from mailroom.outbox.event import Envelope
+from mailroom.outbox.event import Envelope, shard_of_id
 from mailroom.outbox.relay import lease_name
-from mailroom.outbox.table import DEAD, DISCARDED, PENDING_PREFIX, SENT_PREFIX
-from mailroom.outbox.turn import SIDE_BY_SIDE
-from mailroom.publishers.publisher import Outcome
+from mailroom.outbox.table import DEAD, DISCARDED, PENDING_PREFIX, SENT_PREFIX, pending
+from mailroom.outbox.wave import SIDE_BY_SIDE
+from mailroom.publishers.publisher import NotTaken, Outcome
 
 from .interleaving import Actor
 from .tables import Item, Tables
 
 ATTEMPTS = 5
+OUTAGE = 3_600
+"""Seconds for which an event waits uncounted that is not taken by itself."""
+JUDGED_WITHIN = 70
+"""Seconds between an answer and what is made of it at most: the lease is over by then."""
 Rule = Literal[
     "row and event",
     "nothing lost",
@@ -52,7 +57,11 @@ class Story:
     turns
         The turns in which the destination got it, in this life: a redrive begins another.
     tries
-        How often the destination answered that it may go well next time, in this life.
+        In how many turns the destination answered in the end what costs an attempt, in this life.
+    answered
+        The turn of its last answer, and the tries before that turn.
+    borderline
+        It was not taken about when that began to count.
     marked
         A relay that had the lease put it into `sent`.
     strayed
@@ -68,6 +77,8 @@ class Story:
     turns: list[Turn] = field(default_factory=list)
     attempted: list[Turn] = field(default_factory=list)
     tries: int = 0
+    answered: tuple[Turn | None, int] = (None, 0)
+    borderline: bool = False
     marked: bool = False
     strayed: bool = False
     doubted: bool = False
@@ -76,6 +87,7 @@ class Story:
     def begin_again(self) -> None:
         """Forget the life before: it was redriven."""
         self.turns, self.attempted, self.tries, self.doubted = [], [], 0, False
+        self.answered, self.borderline = (None, 0), False
 
 
 class Watch:
@@ -260,7 +272,21 @@ class Watch:
         story.attempted.append(self.turn[actor])
         if isinstance(outcome, Failure):
             story.doubted = story.doubted or bool(story.turns)
-            story.tries += outcome.kind is FailureKind.TRANSIENT
+        turn, before = story.answered
+        if turn != self.turn[actor]:
+            story.answered = (self.turn[actor], before := story.tries)
+        story.tries = before + self._counts(actor, story, outcome)
+
+    def _counts(self, actor: Actor, story: Story, outcome: Outcome) -> bool:
+        """Answer whether an outcome costs an attempt, if nothing better comes in the same turn."""
+        if not isinstance(outcome, NotTaken):
+            return isinstance(outcome, Failure) and outcome.kind is FailureKind.TRANSIENT
+        row = self.tables.item(self._outbox_table, pending(shard_of_id(story.id)), story.id) or {}
+        if "untaken_since" not in row:
+            return False
+        waited = (actor.clock.now() - moment(row["untaken_since"]["S"])).total_seconds()
+        story.borderline = story.borderline or OUTAGE - JUDGED_WITHIN < waited < OUTAGE
+        return waited >= OUTAGE
 
     def trouble(self, actor: Actor) -> None:
         """Note that something went wrong for an actor."""
@@ -300,7 +326,7 @@ class Watch:
         return name in self.held[self.by] and self.held[self.by][name] != self.token(name)
 
     def _calm(self, story: Story) -> bool:
-        return not story.strayed and not self.troubled.intersection(story.attempted)
+        return not story.strayed and not story.borderline and not self.troubled.intersection(story.attempted)
 
 
 def _lease_of(event_id: str) -> str:

@@ -125,9 +125,14 @@ DENIED = frozenset(
 )  # fmt: skip
 """Codes for: the other side knows us too little, until somebody mends keys, grants or policies."""
 
+REFUSED_BY_POLICY = frozenset({"NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException"})
+"""Codes for: a bus's policy does not let us publish events of this type, or from this source.
+https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsResultEntry.html"""
+
 _UNAVAILABLE = (
     NOT_THERE
     | DENIED
+    | REFUSED_BY_POLICY
     | {
         # Throttling
         "BandwidthLimitExceeded", "LimitExceededException", "PriorRequestNotComplete",
@@ -146,7 +151,7 @@ _UNAVAILABLE = (
         # Us, as the other side sees us: clock, sessions, policies
         "ExpiredToken", "ExpiredTokenException", "IncompleteSignature", "InvalidSignatureException",
         "InvalidToken", "RequestTimeTooSkewed", "MissingAuthenticationToken",
-        "NotAuthorizedForDetailTypeException", "NotAuthorizedForSourceException", "RequestExpired",
+        "RequestExpired",
         "AccountSendingPausedException", "AccountSuspendedException", "ConfigurationSetDoesNotExist",
         "ConfigurationSetSendingPausedException", "MailFromDomainNotVerifiedException", "SendingPausedException",
     }

@@ -38,6 +38,14 @@ class Backoff:
         full = self._full(attempt)
         return full + random.uniform(0, full / 2)
 
+    def attempt_after(self, seconds: float) -> int:
+        """Return the number of the attempt that so many seconds have passed for since the first: counted from 0."""
+        attempt, passed = 0, self._full(0)
+        while passed <= seconds and attempt < _LARGEST_EXPONENT:
+            attempt += 1
+            passed += self._full(attempt)
+        return attempt
+
     def is_over(self, failure: Failure, attempts: int) -> bool:
         """Answer whether what failed so, for the so-maniest time, is not tried again."""
         return failure.kind is FailureKind.PERMANENT or attempts >= self.attempts

@@ -11,7 +11,7 @@ from mailroom.failures import Failure, FailureKind
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.place import Place
-from mailroom.publishers.publisher import SENT, Limits, Outcome
+from mailroom.publishers.publisher import SENT, Limits, NotTaken, Outcome
 
 if TYPE_CHECKING:
     from mailroom.runtime import Runtime
@@ -117,6 +117,11 @@ def permanent(message: str = "never") -> Failure:
 def unavailable(message: str = "down") -> Failure:
     """Make a failure of the destination."""
     return Failure(FailureKind.UNAVAILABLE, "Test", message)
+
+
+def not_taken(message: str = "busy") -> NotTaken:
+    """Make a failure of one event alone, in a call that took others."""
+    return NotTaken(FailureKind.UNAVAILABLE, "Test", message)
 
 
 class LambdaContext:

@@ -113,6 +113,8 @@ class Timings:
 
     relay_backoff: Backoff = field(default=Backoff(base=5, cap=5 * MINUTE, attempts=5))
     pause_backoff: Backoff = field(default=Backoff(base=5, cap=MINUTE, attempts=5))
+    resend_backoff: Backoff = field(default=Backoff(base=0.05, cap=0.1, attempts=4))
+    """Between the calls that carry what a call before did not take: three more, within 0.4 s."""
     commit_backoff: Backoff = field(default=Backoff(base=0.05, cap=0.4, attempts=5))
     breaker_opens_after: float = MINUTE
     """How long whole batches of a consumer must find what it depends on not there, before its queue is paused."""

@@ -181,5 +181,5 @@ _READ_AT_ONCE = 25
 """A BatchGetItem answers 16 MB at most, and an event has up to 380 KB."""
 
 
-_OVER = frozenset({"retry_count", "next_attempt_at", "failure", "died_at"})
+_OVER = frozenset({"retry_count", "next_attempt_at", "untaken_since", "failure", "died_at"})
 """What a redriven event leaves behind: its history has it."""

@@ -82,6 +82,8 @@ class OutboxRow(Row):
     retry_count = CountAttribute(null=True)
     next_attempt_at = MomentAttribute(null=True)
     failure = FailureAttribute(null=True)
+    untaken_since = MomentAttribute(null=True)
+    """When the destination, which took others, did not take this one for the first time, and uncounted since."""
     sent_at = MomentAttribute(null=True)
     died_at = MomentAttribute(null=True)
     redriven = CountAttribute(null=True)
@@ -129,10 +131,13 @@ class OutboxRow(Row):
 _DELIVERED = frozenset(
     {
         "type", "source", "subject", "payload", "traceparent", "after", "created_at", "retry_count",
-        "next_attempt_at", "redriven",
+        "next_attempt_at", "redriven", "untaken_since",
     }
 )  # fmt: skip
 """What the relay needs of a row: an event is not dead for what only people look at."""
+
+
+_OVER_WHEN_DEAD = frozenset({"next_attempt_at", "untaken_since"})
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +157,7 @@ class PendingEvent:
     after: str | None = None
     due_at: str | None = None
     attempts: int = 0
+    untaken_since: str | None = None
     flaw: Failure | None = None
 
     @classmethod
@@ -167,6 +173,7 @@ class PendingEvent:
             after=None if "after" in flaws else _text(item, "after"),
             due_at=None if flaws else _text(item, "next_attempt_at"),
             attempts=0 if "retry_count" in flaws else _count(item, "retry_count"),
+            untaken_since=None if flaws else _text(item, "untaken_since"),
             flaw=unreadable(flaws) if flaws else None,
         )
 
@@ -205,7 +212,7 @@ class PendingEvent:
         noted = {"partition": {"S": DEAD}, "died_at": {"S": timestamp(now)}, "failure": {"S": failure.to_json()}}
         if self.flaw is not None:
             return fitted({**self.item, **noted})
-        kept = {name: typed for name, typed in self.item.items() if name != "next_attempt_at"}
+        kept = {name: typed for name, typed in self.item.items() if name not in _OVER_WHEN_DEAD}
         return fitted({**kept, **noted, "retry_count": {"N": str(attempts)}})
 
 
@@ -311,6 +318,7 @@ class OutboxTable:
         *,
         due_at: datetime | None = None,
         failure: Failure | None = None,
+        untaken_since: datetime | None = None,
     ) -> bool:
         """Note an attempt in the pending row; answer False if the row is gone.
 
@@ -321,6 +329,8 @@ class OutboxTable:
             changes["next_attempt_at"] = {"S": timestamp(due_at)}
         if failure is not None:
             changes["failure"] = {"S": failure.to_json()}
+        if untaken_since is not None:
+            changes["untaken_since"] = {"S": timestamp(untaken_since)}
         try:
             clients.dynamodb().update_item(
                 TableName=self._name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,13 +14,11 @@ from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.lease import HeldLease, LeaseLost
 from mailroom.outbox.lanes import Lanes
 from mailroom.outbox.table import BATCH_WRITE, PAGE_SIZE, OutboxTable, PendingEvent, pending, sent
-from mailroom.publishers.publisher import Outcome, Publisher, Sent, batches, outcomes_of
+from mailroom.outbox.wave import Sender
+from mailroom.publishers.publisher import NotTaken, Outcome, Publisher, Sent
 from mailroom.row import Item
 from mailroom.runtime import Runtime
 from mailroom.telemetry import LogEvent, Metric
-
-SIDE_BY_SIDE = 4
-"""Calls to the destination at once."""
 
 PAUSED_UNTIL = "paused_until"
 """Where a shard's lease keeps until when the shard is left alone, since its destination is down."""
@@ -106,8 +104,6 @@ class Turn:
         self.drained = Drained()
         self._runtime = runtime
         self._table = OutboxTable(runtime)
-        self._publisher = publisher
-        self._threads = threads
         self._shard = shard
         self._held = held
         self._walk = walk
@@ -115,6 +111,11 @@ class Turn:
         self._confirmed = True
         self._lost = False
         self._paused = False
+        self._taken = False
+        self._first_untaken: Failure | None = None
+        self._sender = Sender(
+            runtime, publisher, threads, ensure=self._ensure, paused=lambda: self._paused, deadline=deadline
+        )
         walk.resume(held)
 
     def run(self, pages: int | None) -> None:
@@ -158,6 +159,7 @@ class Turn:
         if not events:
             return
         self._ensure()
+        self._taken, self._first_untaken = False, None
         confirmed, self._confirmed = self._confirmed, False  # until this page's marks are
         if self._walk.unclean:
             published = self._table.among(sent(self._shard), [event.id for event in events])
@@ -167,6 +169,8 @@ class Turn:
         if self._walk.careful:
             confirmed = self._deliver_carefully(lanes) and confirmed
         self._confirmed = self._deliver_in_waves(lanes) and confirmed
+        if self._first_untaken is not None and not self._taken:
+            self._pause(self._first_untaken)
 
     def _lanes(self, events: list[PendingEvent]) -> Lanes:
         here = {event.id for event in events}
@@ -181,8 +185,7 @@ class Turn:
         done: list[PendingEvent] = []
         try:
             while not self._paused and not self._out_of_time() and (wave := self._readable(lanes)):
-                for event, outcome in self._publish(wave):
-                    self._judge(event, outcome, lanes, done, attempts=event.attempts + 1)
+                self._sender.send(wave, partial(self._judge, lanes, done))
         except LeaseLost:
             raise
         except Exception:
@@ -218,8 +221,7 @@ class Turn:
 
     def _send_one(self, event: PendingEvent, attempts: int, lanes: Lanes) -> bool:
         done: list[PendingEvent] = []
-        for _, outcome in self._publish([event]):
-            self._judge(event, outcome, lanes, done, attempts=attempts)
+        self._sender.send([event], partial(self._judge, lanes, done, attempts=attempts))
         if self._paused:
             self._table.record_attempt(event, attempts - 1)  # a destination that is down burns nobody's attempts
         return self._mark(done)
@@ -227,12 +229,25 @@ class Turn:
     # An event
 
     def _judge(
-        self, event: PendingEvent, outcome: Outcome, lanes: Lanes, done: list[PendingEvent], *, attempts: int
+        self,
+        lanes: Lanes,
+        done: list[PendingEvent],
+        event: PendingEvent,
+        outcome: Outcome,
+        *,
+        attempts: int | None = None,
     ) -> None:
+        attempts = event.attempts + 1 if attempts is None else attempts
+        if isinstance(outcome, NotTaken):
+            outcome = self._as_it_counts(event, outcome)
         if isinstance(outcome, Sent):
+            self._taken = True
             event.attempts = attempts
             done.append(event)
             lanes.passed(event)
+        elif isinstance(outcome, NotTaken):
+            lanes.hold(event)
+            self._hold(event, outcome, attempts - 1)
         elif outcome.kind is FailureKind.UNAVAILABLE:
             lanes.hold(event)
             self._pause(outcome)
@@ -242,10 +257,42 @@ class Turn:
             lanes.hold(event)
             self._retry(event, outcome, attempts)
 
+    def _as_it_counts(self, event: PendingEvent, failure: NotTaken) -> Failure:
+        """Return what it means that only this event is not taken: nothing at first, an attempt after an outage's time."""
+        if self._untaken_for(event) < self._runtime.timings.outage_to_outlive:
+            return failure
+        return Failure(FailureKind.TRANSIENT, failure.type, failure.message, retry_after=failure.retry_after)
+
+    def _untaken_for(self, event: PendingEvent) -> float:
+        since = event.untaken_since
+        return 0 if since is None else max((self._now() - moment(since)).total_seconds(), 0)
+
+    def _hold(self, event: PendingEvent, failure: NotTaken, attempts: int) -> None:
+        """Let an event wait that was not taken, and use none of its attempts."""
+        if event.untaken_since is None:
+            self._first_untaken = self._first_untaken or failure
+        since = self._now() if event.untaken_since is None else moment(event.untaken_since)
+        before = self._runtime.timings.relay_backoff.attempt_after(self._untaken_for(event))
+        self._wait(event, failure, attempts, before=before, untaken_since=since)
+
     def _retry(self, event: PendingEvent, failure: Failure, attempts: int) -> None:
-        delay = self._runtime.timings.relay_backoff.delay(attempts - 1, self._runtime.random)
+        self._wait(event, failure, attempts, before=attempts - 1)
+
+    def _wait(
+        self,
+        event: PendingEvent,
+        failure: Failure,
+        attempts: int,
+        *,
+        before: int,
+        untaken_since: datetime | None = None,
+    ) -> None:
+        """Note when an event is due again, and why it was not sent; the more failed `before`, the longer it waits."""
+        delay = self._runtime.timings.relay_backoff.delay(before, self._runtime.random)
         due_at = self._now() + timedelta(seconds=max(delay, failure.retry_after or 0))
-        if not self._table.record_attempt(event, attempts, due_at=due_at, failure=failure):
+        if not self._table.record_attempt(
+            event, attempts, due_at=due_at, failure=failure, untaken_since=untaken_since
+        ):
             return
         self.drained.retried += 1
         self.drained.waits_until(due_at)
@@ -272,21 +319,6 @@ class Turn:
         self.drained.dead += 1
         telemetry.count(Metric.EVENTS_DEAD)
         telemetry.log(LogEvent.EVENT_DEAD, failure=failure, attempt=attempts, **event.facts)
-
-    def _publish(self, wave: Sequence[PendingEvent]) -> Iterator[tuple[PendingEvent, Outcome]]:
-        """Send a wave, some calls side by side; what was sent comes first, so that no error can hide it."""
-        waiting = iter(wave)
-        loads = list(batches([event.envelope() for event in wave], self._publisher))
-        for start in range(0, len(loads), SIDE_BY_SIDE):
-            if self._paused:
-                return
-            self._ensure()
-            group = loads[start : start + SIDE_BY_SIDE]
-            send = partial(outcomes_of, self._publisher)
-            answers = self._threads.map(send, group) if len(group) > 1 else map(send, group)
-            outcomes = [outcome for answer in answers for outcome in answer]
-            answered = [(next(waiting), outcome) for outcome in outcomes]
-            yield from sorted(answered, key=lambda pair: not isinstance(pair[1], Sent))
 
     def _mark(self, done: Sequence[PendingEvent]) -> bool:
         """Put into `sent`, then delete from `pending` what was confirmed put; answer whether all of it was."""
@@ -338,7 +370,7 @@ class Turn:
         return True
 
     def _pause(self, failure: Failure) -> None:
-        """Leave the shard alone for a while: the destination is down, which is no event's fault."""
+        """Leave the shard alone for a while: the destination is down, or takes nothing, which is no event's fault."""
         if self._paused:
             return
         self._paused = True

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from mailroom.failures import DENIED, NOT_THERE, Failure, FailureKind, failure_of, failure_of_code
-from mailroom.publishers.publisher import SENT, Outcome
+from mailroom.failures import DENIED, NOT_THERE, REFUSED_BY_POLICY, Failure, FailureKind, failure_of, failure_of_code
+from mailroom.publishers.publisher import SENT, NotTaken, Outcome
 
 E = TypeVar("E")
 
 _UNANSWERED = Failure(FailureKind.UNAVAILABLE, "Unanswered", "there was no answer for this entry")
+_REFUSED = DENIED | REFUSED_BY_POLICY
 
 
 def send_each(entries: Sequence[E], call: Callable[[Sequence[E]], list[Outcome]]) -> list[Outcome]:
@@ -38,7 +39,8 @@ def outcomes_by_id(entries: Sequence[Mapping[str, Any]], answer: Mapping[str, An
     """Read an answer that tells by `Id` what became of each entry, as those of SQS and SNS do."""
     done = {each["Id"] for each in answer.get("Successful", ())}
     failed = {each["Id"]: failure_of_entry(each) for each in answer.get("Failed", ())}
-    return [SENT if entry["Id"] in done else failed.get(entry["Id"], _UNANSWERED) for entry in entries]
+    unanswered = NotTaken.of(_UNANSWERED) if done or failed else _UNANSWERED
+    return [SENT if entry["Id"] in done else failed.get(entry["Id"], unanswered) for entry in entries]
 
 
 def failure_of_entry(refused: Mapping[str, Any]) -> Failure:
@@ -48,25 +50,39 @@ def failure_of_entry(refused: Mapping[str, Any]) -> Failure:
     """
     failure = failure_of_code(refused["Code"], refused.get("Message", ""))
     if failure.kind is FailureKind.TRANSIENT and not refused.get("SenderFault"):
-        return replace(failure, kind=FailureKind.UNAVAILABLE)
-    return failure
+        failure = replace(failure, kind=FailureKind.UNAVAILABLE)
+    return by_itself(failure)
 
 
-def advised(outcome: Outcome, place: str, *, remedy: str) -> Outcome:
-    """Answer an outcome, and with a refusal by the place itself what to do about it.
+def by_itself(failure: Failure) -> Failure:
+    """Return what a failure means that is one entry's, in a call that went well: it tells nothing of the others."""
+    return NotTaken.of(failure) if failure.kind is FailureKind.UNAVAILABLE else failure
+
+
+def advised(outcome: Outcome, place: str, *, remedy: str, refused_after: float) -> Outcome:
+    """Return an outcome, and with a refusal by the place itself what to do about it.
+
+    An entry that was refused by itself waits by itself: docs/decisions/unroutable.md.
 
     Parameters
     ----------
     remedy
         What to do about a place that does not take us for who we are.
+    refused_after
+        Seconds after which an event is tried again that was refused by itself.
     """
-    if not isinstance(outcome, Failure) or not is_refusal(outcome):
+    if not isinstance(outcome, Failure) or outcome.type not in NOT_THERE | _REFUSED:
         return outcome
     if outcome.type in NOT_THERE:
         advice = f"{place} is not there: make it, or name another in publisher_url"
+    elif outcome.type in REFUSED_BY_POLICY:
+        advice = f"the policy of {place} does not take this event: allow its type and source there, or discard it"
     else:
         advice = f"{place} refuses us: {remedy}"
-    return replace(outcome, message=f"{advice} ({outcome.message})")
+    message = f"{advice} ({outcome.message})"
+    if isinstance(outcome, NotTaken) and outcome.type in _REFUSED:
+        return Failure(FailureKind.TRANSIENT, outcome.type, message, retry_after=refused_after)
+    return replace(outcome, message=message)
 
 
 def allow(actions: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from mailroom.clock import Clock
 from mailroom.failures import FailureKind, Unavailable, failure_of, failure_of_code
 from mailroom.needs import Need
 from mailroom.outbox.event import Envelope
-from mailroom.publishers.entries import advised, allow, send_each
+from mailroom.publishers.entries import advised, allow, by_itself, send_each
 from mailroom.publishers.place import Place
 from mailroom.publishers.publisher import SENT, Limits, Outcome
 
@@ -36,16 +36,22 @@ class EventBridgePublisher:
     """Publishes to one bus, and looks at start and each minute whether it is there.
 
     PutEvents to a missing bus answers success, so the answer alone proves nothing.
+
+    Parameters
+    ----------
+    refused_after
+        Seconds after which an event is tried again that the bus refused by itself.
     """
 
     limits: ClassVar = Limits(entries=10, entry_bytes=_MEGABYTE, call_bytes=_MEGABYTE)
     layer: ClassVar[str | None] = None
     keeps_order = False
 
-    def __init__(self, bus: str, *, clock: Clock, check_period: float) -> None:
+    def __init__(self, bus: str, *, clock: Clock, check_period: float, refused_after: float) -> None:
         self._bus = bus
         self._clock = clock
         self._check_period = check_period
+        self._refused_after = refused_after
         self._checked_at: float | None = None
         self._lock = Lock()
 
@@ -63,7 +69,13 @@ class EventBridgePublisher:
     @classmethod
     def at(cls, place: Place, runtime: Runtime) -> Self:
         """Make the publisher for the bus of this name."""
-        return cls(place.name, clock=runtime.clock, check_period=runtime.timings.bus_check_period)
+        timings = runtime.timings
+        return cls(
+            place.name,
+            clock=runtime.clock,
+            check_period=timings.bus_check_period,
+            refused_after=timings.unroutable_after,
+        )
 
     @staticmethod
     def size(event: Envelope) -> int:
@@ -79,8 +91,13 @@ class EventBridgePublisher:
             self._check_bus()
         except Exception as error:  # whatever it was, it is the bus's and no event's
             failure = replace(failure_of(error), kind=FailureKind.UNAVAILABLE)
-            return [advised(failure, f"the bus {self._bus}", remedy=allow(ACTIONS))] * len(events)
-        return send_each([self._entry(event) for event in events], self._send)
+            return [self._advised(failure)] * len(events)
+        outcomes = send_each([self._entry(event) for event in events], self._send)
+        return [self._advised(outcome) for outcome in outcomes]
+
+    def _advised(self, outcome: Outcome) -> Outcome:
+        place, remedy = f"the bus {self._bus}", allow(ACTIONS)
+        return advised(outcome, place, remedy=remedy, refused_after=self._refused_after)
 
     def _entry(self, event: Envelope) -> dict[str, str]:
         return {
@@ -95,7 +112,9 @@ class EventBridgePublisher:
         if len(answered) != len(entries):
             raise Unavailable(f"PutEvents answered {len(answered)} of {len(entries)} entries")
         return [
-            failure_of_code(entry["ErrorCode"], entry.get("ErrorMessage", "")) if "ErrorCode" in entry else SENT
+            by_itself(failure_of_code(entry["ErrorCode"], entry.get("ErrorMessage", "")))
+            if "ErrorCode" in entry
+            else SENT
             for entry in answered
         ]
 

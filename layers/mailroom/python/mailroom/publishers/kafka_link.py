@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from mailroom.failures import Failure, FailureKind, Unavailable
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.broker import AUTHORITY, CLOUD_EVENT, LOGIN, Suspect, permanent, unavailable
 from mailroom.publishers.kafka import BROKERS_DEFAULT, Kafka
-from mailroom.publishers.publisher import SENT, Outcome
+from mailroom.publishers.publisher import SENT, NotTaken, Outcome
 from mailroom.publishers.secret import read_secret
 
 _HEADERS: list[tuple[str, str | bytes | None]] = [("content-type", CLOUD_EVENT.encode())]
@@ -132,7 +133,8 @@ class KafkaLink:
             return [SENT] * len(events)
         if self._is_of_no_use(reports, refused):
             self.hang_up()
-        return [refused.get(position) or self._answer(report) for position, report in enumerate(reports)]
+        answers = [refused.get(position) or self._answer(report) for position, report in enumerate(reports)]
+        return [self._by_itself(answer) for answer in answers] if SENT in answers else answers
 
     def hang_up(self) -> None:
         """Let the producer go, and with it whatever it has not delivered."""
@@ -229,6 +231,15 @@ class KafkaLink:
         if code < KafkaError.UNKNOWN or code in _CLUSTER_REFUSES or report.retriable():
             return self._unavailable(report)
         return Suspect(Failure(FailureKind.TRANSIENT, report.name(), report.str()))
+
+    def _by_itself(self, answer: Outcome | Suspect) -> Outcome | Suspect:
+        """Return what an answer means where others of the batch were taken: one partition may be without a leader.
+
+        The client has tried it again for as long as a batch may take.
+        """
+        if not isinstance(answer, Failure) or answer.kind is not FailureKind.UNAVAILABLE:
+            return answer
+        return NotTaken.of(replace(answer, retry_after=self._timeout))
 
     def _unavailable(self, error: KafkaError) -> Failure:
         """Tell with it what was heard last: that time is up, or a message was withdrawn, does not say why."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Sent:
     """The destination has the event."""
+
+
+class NotTaken(Failure):
+    """A call that went well did not take this event for now: it alone was throttled, or failed inside.
+
+    A `Failure` that is unavailable and none of these is about the call as a whole, and so about the destination. With a
+    `retry_after` the event is not sent again before; without one it is, at once.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, failure: Failure) -> Self:
+        """Make one of what an entry's failure says."""
+        return cls(**asdict(failure))
 
 
 SENT = Sent()
@@ -66,7 +81,11 @@ class Publisher(Protocol):
         ...
 
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
-        """Send one batch within the limits; answer each event's outcome at its position. Never raises."""
+        """Send one batch within the limits; answer each event's outcome at its position. Never raises.
+
+        What failed for the call as a whole is a `Failure` of the kind unavailable for each event: the shard pauses. What
+        was not taken by itself is `NotTaken`; what is refused by itself, but might be let in, is transient.
+        """
         ...
 
 

@@ -28,14 +28,20 @@ class SnsPublisher:
     """Publishes to one topic, with the attributes that subscriptions filter by.
 
     A missing topic needs no look of its own: unlike a bus, it answers that it is not there.
+
+    Parameters
+    ----------
+    refused_after
+        Seconds after which an event is tried again that the topic refused by itself.
     """
 
     limits: ClassVar = Limits(entries=10, entry_bytes=_DEFAULT_SIZE, call_bytes=_DEFAULT_SIZE)
     layer: ClassVar[str | None] = None
     size = staticmethod(size_of_message)
 
-    def __init__(self, topic: Arn) -> None:
+    def __init__(self, topic: Arn, *, refused_after: float) -> None:
         self._topic = topic
+        self._refused_after = refused_after
         self.keeps_order = topic.is_fifo
 
     @classmethod
@@ -51,14 +57,15 @@ class SnsPublisher:
     @classmethod
     def at(cls, place: Place, runtime: Runtime) -> Self:
         """Make the publisher for the topic of this ARN, in whichever region it is."""
-        return cls(place.arn("sns"))
+        return cls(place.arn("sns"), refused_after=runtime.timings.unroutable_after)
 
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
         """Publish the events, up to ten of them and 256 KiB in sum."""
         if not events:
             return []
         outcomes = send_each([self._entry(str(n), event) for n, event in enumerate(events)], self._send)
-        return [advised(each, self._topic.text, remedy=allow(ACTIONS)) for each in outcomes]
+        remedy, after = allow(ACTIONS), self._refused_after
+        return [advised(each, self._topic.text, remedy=remedy, refused_after=after) for each in outcomes]
 
     def _entry(self, id_: str, event: Envelope) -> dict[str, Any]:
         entry = {"Id": id_, "Message": event.to_json(), "MessageAttributes": attributes_of(event)}

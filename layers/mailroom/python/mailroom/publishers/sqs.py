@@ -42,16 +42,21 @@ class SqsPublisher:
         What it is called in failures; with `.fifo` at the end it keeps the order.
     remedy
         What to do when it does not take us for who we are.
+    refused_after
+        Seconds after which an event is tried again that it refused by itself.
     """
 
     limits: ClassVar = Limits(entries=MAX_BATCH, entry_bytes=MAX_MESSAGE_BYTES, call_bytes=MAX_MESSAGE_BYTES)
     layer: ClassVar[str | None] = None
     size = staticmethod(size_of_message)
 
-    def __init__(self, connect: Callable[[], Connection], *, name: str, remedy: str) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], *, name: str, remedy: str, refused_after: float
+    ) -> None:
         self._connect = connect
         self._name = name
         self._remedy = remedy
+        self._refused_after = refused_after
         self._connection: Connection | None = None
         self._lock = Lock()
         self.keeps_order = is_fifo(name)
@@ -70,7 +75,8 @@ class SqsPublisher:
     def at(cls, place: Place, runtime: Runtime) -> Self:
         """Make the publisher for the queue of this ARN, in whichever region it is."""
         arn = place.arn("sqs")
-        return cls(lambda: _queue_of(arn), name=arn.text, remedy=allow(ACTIONS))
+        after = runtime.timings.unroutable_after
+        return cls(lambda: _queue_of(arn), name=arn.text, remedy=allow(ACTIONS), refused_after=after)
 
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
         """Send the events, up to ten of them and as many bytes as one may have alone."""
@@ -80,7 +86,7 @@ class SqsPublisher:
             client, url = self._connected()
         except Exception as error:
             failure = replace(failure_of(error), kind=FailureKind.UNAVAILABLE)
-            return [advised(failure, self._name, remedy=self._remedy)] * len(events)
+            return [self._advised(failure)] * len(events)
         entries = [self._entry(str(number), event) for number, event in enumerate(events)]
         return [self._advised(outcome) for outcome in send(client, url, entries)]
 
@@ -97,7 +103,7 @@ class SqsPublisher:
     def _advised(self, outcome: Outcome) -> Outcome:
         if is_refusal(outcome):
             self._connection = None
-        return advised(outcome, self._name, remedy=self._remedy)
+        return advised(outcome, self._name, remedy=self._remedy, refused_after=self._refused_after)
 
 
 def send(client: SQSClient, url: str, entries: Sequence[Any]) -> list[Outcome]:

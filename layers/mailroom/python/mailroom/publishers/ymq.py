@@ -54,7 +54,8 @@ class YmqPublisher(SqsPublisher):
         endpoint = f"{scheme}://{host}:{port}"
         url = f"{endpoint}/{server.path}"
         remedy = f"put keys that may write to it into the secret {server.options['secret']}"
-        return cls(lambda: (_client(endpoint, server), url), name=url, remedy=remedy)
+        after = runtime.timings.unroutable_after
+        return cls(lambda: (_client(endpoint, server), url), name=url, remedy=remedy, refused_after=after)
 
 
 def _server(place: Place) -> Server:
