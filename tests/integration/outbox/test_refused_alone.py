@@ -63,7 +63,9 @@ def test_an_event_is_sent_within_half_a_second__when_it_is_throttled_once(
     relay: Relay, outbox: Outbox, publisher: FakePublisher, clock: ManualClock
 ) -> None:
     bad, *good = [outbox.add() for _ in range(41)]
-    publisher.answer = lambda event: SENT if publisher.attempted.count(event.id) > 1 else some({bad}, not_taken())(event)
+    publisher.answer = lambda event: (
+        SENT if publisher.attempted.count(event.id) > 1 else some({bad}, not_taken())(event)
+    )
     began = clock.monotonic()
     relay.drain(SHARD)
     assert sorted(publisher.ids) == [bad, *good]
@@ -87,8 +89,8 @@ def test_nothing_is_sent_again__when_a_call_fails_as_a_whole_meanwhile(
     relay: Relay, outbox: Outbox, publisher: FakePublisher
 ) -> None:
     bad, *good = [outbox.add() for _ in range(5)]
-    publisher.answer = (
-        lambda event: unavailable() if publisher.attempted.count(event.id) > 1 else some({bad}, not_taken())(event)
+    publisher.answer = lambda event: (
+        unavailable() if publisher.attempted.count(event.id) > 1 else some({bad}, not_taken())(event)
     )
     relay.drain(SHARD)
     assert publisher.attempted.count(bad) == 2

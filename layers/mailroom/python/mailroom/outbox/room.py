@@ -17,9 +17,7 @@ MAX_EVENT_BYTES = 380 * 1024
 """What a fresh event may take; the rest is room for its history (`MAX_HISTORY_BYTES`), and what follows."""
 ATTEMPT_BYTES = 2 * 1024
 """Room for what an attempt, a death or a move notes: a failure, moments and counts."""
-_NOTED = frozenset(
-    {"failure", "next_attempt_at", "retry_count", "untaken_since", "sent_at", "died_at", "expires_at"}
-)
+_NOTED = frozenset({"failure", "next_attempt_at", "retry_count", "untaken_since", "sent_at", "died_at", "expires_at"})
 
 
 def size_of(item: Item) -> int:

@@ -258,7 +258,7 @@ class Turn:
             self._retry(event, outcome, attempts)
 
     def _as_it_counts(self, event: PendingEvent, failure: NotTaken) -> Failure:
-        """Return what it means that only this event is not taken: nothing at first, an attempt after an outage's time."""
+        """Return what it means that an event is not taken: nothing at first, an attempt after an outage's time."""
         if self._untaken_for(event) < self._runtime.timings.outage_to_outlive:
             return failure
         return Failure(FailureKind.TRANSIENT, failure.type, failure.message, retry_after=failure.retry_after)
@@ -290,9 +290,7 @@ class Turn:
         """Note when an event is due again, and why it was not sent; the more failed `before`, the longer it waits."""
         delay = self._runtime.timings.relay_backoff.delay(before, self._runtime.random)
         due_at = self._now() + timedelta(seconds=max(delay, failure.retry_after or 0))
-        if not self._table.record_attempt(
-            event, attempts, due_at=due_at, failure=failure, untaken_since=untaken_since
-        ):
+        if not self._table.record_attempt(event, attempts, due_at=due_at, failure=failure, untaken_since=untaken_since):
             return
         self.drained.retried += 1
         self.drained.waits_until(due_at)

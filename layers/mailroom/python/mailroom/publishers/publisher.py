@@ -83,8 +83,8 @@ class Publisher(Protocol):
     def publish(self, events: Sequence[Envelope]) -> list[Outcome]:
         """Send one batch within the limits; answer each event's outcome at its position. Never raises.
 
-        What failed for the call as a whole is a `Failure` of the kind unavailable for each event: the shard pauses. What
-        was not taken by itself is `NotTaken`; what is refused by itself, but might be let in, is transient.
+        What failed for the call as a whole is a `Failure` of the kind unavailable for each event: the shard pauses.
+        What was not taken by itself is `NotTaken`; what is refused by itself, but might be let in, is transient.
         """
         ...
 

@@ -50,9 +50,7 @@ class SqsPublisher:
     layer: ClassVar[str | None] = None
     size = staticmethod(size_of_message)
 
-    def __init__(
-        self, connect: Callable[[], Connection], *, name: str, remedy: str, refused_after: float
-    ) -> None:
+    def __init__(self, connect: Callable[[], Connection], *, name: str, remedy: str, refused_after: float) -> None:
         self._connect = connect
         self._name = name
         self._remedy = remedy
