@@ -15,7 +15,7 @@ from mailroom.failures import Failure, FailureKind
 from mailroom.outbox.event import Envelope
 from mailroom.publishers.kafka import Kafka, KafkaPublisher
 from mailroom.publishers.place import Place, PublisherUrlError
-from mailroom.publishers.publisher import SENT, Outcome, kind_of
+from mailroom.publishers.publisher import SENT, NotTaken, Outcome, kind_of
 from mailroom.testing import ManualClock
 
 from .brokers import KafkaDestination, to_kafka, to_kafka_at
@@ -182,6 +182,35 @@ def test_what_passes_soon_is_waited_for(error: int, kafka: KafkaDestination) -> 
     kafka.kafka.answer(PRODUCE, error)
 
     assert kafka.publisher.publish(envelopes(2)) == [SENT] * 2
+
+
+class PartlyTaken:
+    """A producer that delivers the first record, and not the second: its partition has no leader."""
+
+    def __init__(self, _: Any) -> None:
+        self._reports: list[Any] = []
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        self._reports.append(on_delivery)
+
+    def flush(self, _: float) -> None:
+        for report, error in zip(self._reports, [None, KafkaError(KafkaError._MSG_TIMED_OUT)], strict=True):
+            report(error, None)
+
+    def purge(self) -> None: ...
+
+
+def test_a_record_whose_partition_takes_nothing_waits_by_itself__since_others_were_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mailroom.publishers.kafka_link.Producer", PartlyTaken)
+    publisher = to_kafka_at("kafka://127.0.0.1:1/events", timeout=SOON)
+
+    first, second = publisher.publish(envelopes(2))
+
+    assert first is SENT
+    assert isinstance(second, NotTaken)
+    assert second.retry_after == SOON, "its client has tried for so long"
 
 
 def test_a_producer_that_ended_for_good_is_made_anew(kafka: KafkaDestination) -> None:
