@@ -78,7 +78,7 @@ def test_a_message_that_killed_its_function_each_time_says_so(stage: Stage) -> N
     for _ in range(RECEIVES):
         with pytest.raises(Died):
             stage.deliver_and_delete()
-        stage.clock.advance(200)
+        stage.clock.advance(6_000)
     BEHAVE.clear()
     assert (stage.receive("greeter"), stage.depth("greeter-dead")) == ([], 1)
     (letter,) = stage.everything()

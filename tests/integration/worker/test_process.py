@@ -83,7 +83,7 @@ def test_not_all_has_ended__when_a_handler_outlives_the_grace__and_nothing_of_it
     assert process.answer() is False
     assert source.visible_names == list("defghij")
     eventually(lambda: source.hidden_names == ["c"], within=BOUND, what="a and b are deleted though c is at work")
-    clock.advance(TIMEOUT + 11)  # the process is gone
+    clock.advance(TIMEOUT + 400)  # the process is gone, and the wait after a failure is over
     WORK.behave = do_nothing
     another(source, runtime).run()
     assert effects() == dict.fromkeys(TEN, 1)

@@ -113,7 +113,7 @@ def test_nothing_is_lost_and_nothing_doubled__when_the_process_dies_in_a_message
     with dying, pytest.raises(Died):
         worker.run()
     assert source.visible == []
-    clock.advance(TIMEOUT + 10)
+    clock.advance(TIMEOUT + 400)  # the wait after a failure is over too
     another(source, runtime).run()
     assert effects() == dict.fromkeys(TEN, 1)
     assert (source.visible, source.hidden) == ([], [])

@@ -93,7 +93,8 @@ class Consumer(Declaration):
     @property
     def needs(self) -> tuple[Need, ...]:
         """What running it takes, whatever its own code does."""
-        return (idempotency.NEEDS, breaker.NEEDS, *([rate.NEEDS] if self.rate is not None else []))
+        always = (idempotency.NEEDS, idempotency.NEEDS_OF_BATCHES, breaker.NEEDS)
+        return (*always, *([rate.NEEDS] if self.rate is not None else []))
 
     def read(self, envelope: Envelope) -> Event:
         """Read the event in an envelope.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,15 @@ from mailroom import telemetry
 from mailroom.breaker import Breaker
 from mailroom.consumer import PARTS_QUEUE_VARIABLE, QUEUE_VARIABLE, Consumer, record_prefix
 from mailroom.declarations import DECLARATION_VARIABLE, load
-from mailroom.delivery import Delivery, GaveUp, HandedBack
+from mailroom.delivery import Delivery, EndedSilently, GaveUp, HandedBack
 from mailroom.failures import FailureKind, failure_of
 from mailroom.idempotency import Idempotency, StillRunning
 from mailroom.patience import Renewal
 from mailroom.rate import Limit, Turns
 from mailroom.runtime import Runtime
-from mailroom.sources.source import Queue, Sink, longest_hiding, receives_of
+from mailroom.sources.source import Queue, Sink, longest_hiding
 from mailroom.sources.sqs import SqsSource
+from mailroom.suspects import in_order
 from mailroom.telemetry import LogEvent, Metric
 
 if TYPE_CHECKING:
@@ -65,27 +66,42 @@ class ConsumerEdge:
 
         Raises
         ------
-        KeyError
-            If it is no SQS batch.
+        ValueError
+            If it is no batch of SQS messages.
         """
+        if not _is_batch(batch):
+            raise ValueError(f"{self._declaration.name} was called with something else than a batch of SQS messages")
         if not batch["Records"]:
             return {"batchItemFailures": []}
+        with telemetry.flushed_metrics():
+            return self._handle_batch(batch, context)
+
+    def _handle_batch(self, batch: dict[str, Any], context: Any) -> PartialItemFailureResponse:
         processor = BatchProcessor(EventType.SQS, raise_on_entire_batch_failure=False)
         deadline = self._runtime.deadline(context)
-
-        # Those that were handed back most often go first: SQS moves a message on after so many deliveries.
-        records = sorted(batch["Records"], key=receives_of, reverse=True)
-        turns = Turns(self._limit, records, self._runtime.clock, deadline=deadline)
+        clean, suspects = in_order(batch["Records"], self._declaration.name, self._runtime)
+        # One suspect runs, alone and last: if it kills the function, it takes no other message with it.
+        last, others = suspects[:1], {each["messageId"] for each in suspects[1:]}
+        turns = Turns(self._limit, [*clean, *last], self._runtime.clock, deadline=deadline)
+        handled: list[str] = []
 
         def one(record: SQSRecord) -> None:
-            later = turns.wait_for(record.message_id)
             remaining_ms = context.get_remaining_time_in_millis()
-            self._handle(record, remaining_ms, deadline, later)
+            if last and record.message_id == last[0]["messageId"]:
+                self._delete(handled)
+            wait = remaining_ms / 1000 + 1 if record.message_id in others else turns.wait_for(record.message_id)
+            self._handle(record, context.get_remaining_time_in_millis(), deadline, wait)
+            handled.append(record.receipt_handle)
 
-        with telemetry.flushed_metrics():
-            answer = process_partial_response({**batch, "Records": records}, one, processor, context)
-            self.breaker.end_batch()
+        records = [*clean, *suspects[1:], *last]
+        answer = process_partial_response({**batch, "Records": records}, one, processor, context)
+        self.breaker.end_batch()
         return answer
+
+    def _delete(self, receipts: Sequence[str]) -> None:
+        """Delete what was handled before a suspect runs; what is not deleted comes again and has no second effect."""
+        for failure in self._source.delete(receipts).values():
+            telemetry.log(LogEvent.MESSAGE_NOT_DELETED, failure=failure, consumer=self._declaration.name)
 
     def _handle(self, record: SQSRecord, remaining_ms: int, deadline: float, later: float) -> None:
         attempt = Delivery(self._declaration, self._runtime, record, deadline=deadline, parts=self._parts)
@@ -115,13 +131,15 @@ class ConsumerEdge:
         """Answer the seconds after which a message that was not handled is delivered again."""
         if isinstance(error, StillRunning):
             return error.retry_after
-        if isinstance(error, HandedBack):
+        if isinstance(error, HandedBack) and not isinstance(error, EndedSilently):
             return error.wait
         if isinstance(error, GaveUp):
             return 0
         failure = failure_of(error)
         telemetry.log(LogEvent.MESSAGE_FAILED, failure=failure, **attempt.facts())
         telemetry.count(Metric.MESSAGES_FAILED)
+        if isinstance(error, EndedSilently):
+            return error.wait
         backoff = self._runtime.timings.consumer_backoff
         if failure.kind is FailureKind.UNAVAILABLE:
             self.breaker.missing(failure)
@@ -138,6 +156,12 @@ class ConsumerEdge:
         for failure in failed.values():
             # It comes back all the same, when the queue's own visibility time-out is over.
             telemetry.log(LogEvent.MESSAGE_NOT_POSTPONED, failure=failure, message_id=record.message_id)
+
+
+def _is_batch(batch: Any) -> bool:
+    """Return whether an invocation has the shape of a batch; an empty one has."""
+    records = batch.get("Records") if isinstance(batch, dict) else None
+    return isinstance(records, list) and all(isinstance(each, dict) and "receiptHandle" in each for each in records)
 
 
 def _waits(error: Exception) -> bool:

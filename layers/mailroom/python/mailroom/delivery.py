@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from mailroom import telemetry
+from mailroom.clock import epoch_milliseconds
 from mailroom.consumer import Consumer, key_of, names_of
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
-from mailroom.idempotency import Superseded, Taken, taken
+from mailroom.idempotency import ENDED_SILENTLY, Superseded, Taken, taken
 from mailroom.outbox.event import Envelope, Event
-from mailroom.patience import Judged, as_it_counts
+from mailroom.patience import RENEWED_FROM, Judged, as_it_counts
+from mailroom.retry import Backoff
 from mailroom.returns import returned
 from mailroom.runtime import Runtime
 from mailroom.sources.source import MAX_RECEIVES, Sink, receives_of, sent_at
@@ -18,6 +22,13 @@ from mailroom.unit_of_work import UnitOfWork
 
 if TYPE_CHECKING:
     from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+
+_NEVER_IN_TIME = Failure(
+    FailureKind.PERMANENT,
+    "NeverInTime",
+    "there was no time left for it in any of its deliveries: give the consumer a smaller batch_size or more timeout",
+)
 
 
 class GaveUp(Exception):
@@ -40,6 +51,75 @@ class HandedBack(Exception):
     def __init__(self, message: str, wait: float = 0) -> None:
         super().__init__(message)
         self.wait = wait
+
+
+class EndedSilently(HandedBack):
+    """A message in whose attempt before the function died: it waits as if its handler had failed, and is not tried."""
+
+    failure = ENDED_SILENTLY
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Call the handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Call the handler no more.
+
+    Parameters
+    ----------
+    settles
+        The consumer may settle the matter first: see `GivesUp`.
+    """
+
+    failure: Failure
+    settles: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Call the handler later, since the function died in the attempt before.
+
+    Parameters
+    ----------
+    seconds
+        What is left of the wait that a failure would have had.
+    """
+
+    seconds: float
+
+
+def decide(
+    claim: Taken, *, in_time: bool, receives: int, now_ms: int, backoff: Backoff, random: Random
+) -> Run | GiveUp | Wait:
+    """Return what to do in a delivery; whatever is not `Run` is no attempt.
+
+    Parameters
+    ----------
+    claim
+        What is known of the attempts before; it counts this one.
+    in_time
+        Whether the invocation has time left for it.
+    receives
+        How often the message was delivered, this time included.
+    """
+    earlier, before = claim.attempts - 1, claim.before
+    if before is not None and backoff.is_over(before, earlier):
+        return GiveUp(before, settles=True)
+    if not in_time:
+        return GiveUp(_NEVER_IN_TIME, settles=False)
+    if before != ENDED_SILENTLY:
+        return Run()
+    if claim.ended_at is not None:
+        # Chance lengthens the wait once: a fresh copy of a message comes before its moment, and waits for what is left.
+        wait = backoff.shortest_delay(earlier - 1) if claim.noticed else backoff.delay(earlier - 1, random)
+        left = wait - (now_ms - claim.ended_at) / 1000
+        if left > 0:
+            return Wait(left)
+    # If it kills the function in its last delivery, nobody is left to say why it is dead: it goes on as a fresh copy.
+    return Wait(1) if receives >= RENEWED_FROM else Run()
 
 
 class Delivery:
@@ -104,12 +184,8 @@ class Delivery:
         traceparent = self._envelope.traceparent if self._envelope else None
         with telemetry.traced(traceparent, self._runtime.random):
             record = self._record = taken()
-            if record is not None:
-                self.number = record.attempts
-                if self._is_over(record):
-                    return
-                self._stop_if_late(record)
-            self._work()
+            if record is None or not self._is_settled_before(record):
+                self._work()
 
     def _work(self) -> None:
         event = self._read()
@@ -157,23 +233,40 @@ class Delivery:
             deadline=self._deadline,
         )
 
-    def _is_over(self, record: Taken) -> bool:
-        """Answer whether the attempts before were the last, and giving up settled it.
+    def _is_settled_before(self, record: Taken) -> bool:
+        """Return whether giving up has settled the matter, so that there is nothing to try.
 
         Raises
         ------
         GaveUp
-            If they were, and it did not.
+            If the attempts are used up and it did not.
+        EndedSilently
+            If its moment has not come.
         """
-        earlier = record.attempts - 1
-        if record.before is None:
-            return False
-        if not self._runtime.timings.consumer_backoff.is_over(record.before, earlier):
-            return False
-        record.attempts = self.number = earlier
-        if self._is_settled(record.before):
-            return True
-        raise GaveUp(record.before)
+        self.number = record.attempts
+        match self._decision(record):
+            case Run():
+                record.ended_at = None
+                return False
+            case Wait(seconds):
+                self.number = record.attempts = record.attempts - 1
+                raise EndedSilently("the function died in the attempt before", seconds)
+            case GiveUp(failure, settles):
+                self.number = record.attempts = record.attempts - 1
+                if settles and self._is_settled(failure):
+                    return True
+                raise GaveUp(failure)
+
+    def _decision(self, record: Taken) -> Run | GiveUp | Wait:
+        runtime = self._runtime
+        return decide(
+            record,
+            in_time=self._in_time,
+            receives=self._receives,
+            now_ms=epoch_milliseconds(runtime.clock.now()),
+            backoff=runtime.timings.consumer_backoff,
+            random=runtime.random,
+        )
 
     def _is_settled(self, failure: Failure) -> bool:
         """Do what the consumer does when it gives up; should that fail, the next delivery tries it again."""
@@ -190,15 +283,3 @@ class Delivery:
             return False
         telemetry.log(LogEvent.MESSAGE_GIVEN_UP, failure=failure, settled=settled, **self.facts())
         return settled
-
-    def _stop_if_late(self, record: Taken) -> None:
-        if not self._in_time:
-            record.attempts -= 1
-            raise GaveUp(_NEVER_IN_TIME)
-
-
-_NEVER_IN_TIME = Failure(
-    FailureKind.PERMANENT,
-    "NeverInTime",
-    "there was no time left for it in any of its deliveries: give the consumer a smaller batch_size or more timeout",
-)

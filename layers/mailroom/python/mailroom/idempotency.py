@@ -104,6 +104,8 @@ class IdempotencyRow(Row):
 
 NEEDS = Need(("dynamodb:GetItem", "dynamodb:UpdateItem"), IdempotencyRow)
 """What taking, keeping and completing records takes, and looking after a commit in doubt."""
+NEEDS_OF_BATCHES = Need(("dynamodb:BatchGetItem",), IdempotencyRow)
+"""What looking for suspects in a batch takes besides."""
 NEEDS_TO_FORGET = Need(("dynamodb:DeleteItem",), IdempotencyRow)
 """What removing the record of a failed attempt takes besides, where none is kept."""
 
@@ -144,6 +146,10 @@ class Taken:
         How often the work was begun, this time included.
     before
         The failure of this delivery's attempt before, if there was one.
+    ended_at
+        When the time of the attempt before was over, in milliseconds since 1970, if the function died in it.
+    noticed
+        Whether that was found in a delivery before.
     starts_afresh
         The attempts before were another delivery's, of a message that was redriven since.
     failing_since
@@ -157,6 +163,8 @@ class Taken:
     fingerprint: str
     attempts: int = 1
     before: Failure | None = None
+    ended_at: int | None = None
+    noticed: bool = False
     starts_afresh: bool = False
     failing_since: str | None = None
     waits: int = 0
@@ -393,8 +401,12 @@ class _PersistenceLayer(BasePersistenceLayer):
             return claim
         attempts = int(old["attempts"]["N"])
         before = Failure.from_json(old["failure"]["S"]) if "failure" in old else None
+        noticed = old["status"]["S"] == FAILED
         if before is None and old["status"]["S"] == INPROGRESS:
             before = ENDED_SILENTLY
+        ended_at = None
+        if before == ENDED_SILENTLY and "in_progress_until" in old:
+            ended_at = int(old["in_progress_until"]["N"])
         # Another message of the same event is a redriven one only after a last verdict: before that it is a copy, which
         # shares the attempts of its twin. Were each to start afresh, neither would ever come to its last.
         is_another = message_id is not None and old["message_id"]["S"] != message_id
@@ -402,7 +414,15 @@ class _PersistenceLayer(BasePersistenceLayer):
             return replace(claim, starts_afresh=True)
         waits = int(old["waits"]["N"]) if "waits" in old else 0
         since = old["first_failed_at"]["S"] if "first_failed_at" in old else None
-        return replace(claim, attempts=attempts + 1, before=before, failing_since=since, waits=waits)
+        return replace(
+            claim,
+            attempts=attempts + 1,
+            before=before,
+            ended_at=ended_at,
+            noticed=noticed,
+            failing_since=since,
+            waits=waits,
+        )
 
     def _take(self, record_id: str, values: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -475,6 +495,7 @@ class _PersistenceLayer(BasePersistenceLayer):
             row.failure.set(failure.to_json()),
             row.attempts.set(record.attempts),
             row.waits.set(record.waits),
+            *([row.in_progress_until.set(record.ended_at)] if record.ended_at is not None else []),
             row.failing.set(failing_as),
             row.failed_at.set(now),
             row.first_failed_at.set(row.first_failed_at | now),

@@ -17,7 +17,7 @@ from mailroom.sources.source import MAX_RECEIVES, TENANT, Message, Queue, longes
 from mailroom.telemetry import LogEvent
 from mailroom.timings import HOUR, MAX_DELAY
 
-_RENEWED_FROM = MAX_RECEIVES - 2
+RENEWED_FROM = MAX_RECEIVES - 2
 """The delivery from which on a message that waits is renewed: SQS moves it on after the last, and a try may fail."""
 
 
@@ -103,7 +103,7 @@ class Renewal:
 
     def _is_due(self, record: Mapping[str, Any], wait: float) -> bool:
         now = self._runtime.clock.now()
-        if receives_of(record) >= _RENEWED_FROM or wait > longest_hiding(record, now):
+        if receives_of(record) >= RENEWED_FROM or wait > longest_hiding(record, now):
             return True
         age = (epoch_milliseconds(now) - int(record["attributes"].get("SentTimestamp", epoch_milliseconds(now)))) / 1000
         return age + self._notice > self._runtime.timings.source_retention

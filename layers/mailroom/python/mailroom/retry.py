@@ -46,6 +46,10 @@ class Backoff:
             passed += self._full(attempt)
         return attempt
 
+    def shortest_delay(self, attempt: int) -> float:
+        """Return the seconds to wait after the failed attempt with this number, were there no jitter."""
+        return self._full(attempt)
+
     def is_over(self, failure: Failure, attempts: int) -> bool:
         """Answer whether what failed so, for the so-maniest time, is not tried again."""
         return failure.kind is FailureKind.PERMANENT or attempts >= self.attempts

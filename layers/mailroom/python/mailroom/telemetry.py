@@ -35,6 +35,7 @@ class LogEvent(StrEnum):
     RELAY_LEFT_UNCLEAN = "relay left unclean"
     ROWS_UNCONFIRMED = "rows unconfirmed"
     RECORD_LEFT_OPEN = "record left open"
+    SUSPECTS_UNKNOWN = "suspects unknown"
     RECORD_UNREAD = "record unread"
     MESSAGE_BEGUN = "message begun"
     MESSAGE_HANDLED = "message handled"
