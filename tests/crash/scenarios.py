@@ -31,6 +31,7 @@ from .dead_letters import EditUnseen, RedriveUnseen  # noqa: F401 - run like tho
 from .destinations import DrainToFifoQueue, DrainToQueue, DrainToTopic  # noqa: F401 - run like those below
 from .drain import Drain as _Drain
 from .harness import PAST_EVERY_WINDOW, Scenario
+from .killers import OutliveKillers, WaitAfterASilentEnd  # noqa: F401 - run like those below
 from .ledger import (
     Finding,
     Flaw,

@@ -36,7 +36,7 @@ from .aws import APP_SETTINGS, QUEUE, SETTINGS, Aws
 from .journal import Journal
 
 DEED = Deed(by="operator", at="2030-01-01T00:00:00.000Z", why="it is mended")
-_EFFECT = "effect-of-"
+EFFECT = "effect-of-"
 
 
 class Receiver:
@@ -54,7 +54,7 @@ def counting(event: RepoCreated, work: UnitOfWork) -> None:
         raise Permanent("the receiver is gone")
     if Receiver.down:
         raise Unavailable("the receiver is not there")
-    work.update(Owner(f"{_EFFECT}{work.cause_id}"), [Owner.repo_count.add(1)])
+    work.update(Owner(f"{EFFECT}{work.cause_id}"), [Owner.repo_count.add(1)])
 
 
 class UntilEmpty(SqsSource):
@@ -225,8 +225,8 @@ class World:
     @property
     def effects(self) -> Counter[str]:
         """How often each event had its effect."""
-        rows = (row for row in self.aws.items("owners") if row["id"].startswith(_EFFECT))
-        return Counter({row["id"].removeprefix(_EFFECT): int(row["repo_count"]) for row in rows})
+        rows = (row for row in self.aws.items("owners") if row["id"].startswith(EFFECT))
+        return Counter({row["id"].removeprefix(EFFECT): int(row["repo_count"]) for row in rows})
 
     @property
     def messages(self) -> int:
