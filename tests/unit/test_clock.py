@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailroom.clock import SystemClock, epoch_milliseconds, epoch_seconds, moment, timestamp
+from mailroom.clock import NAP, SystemClock, epoch_milliseconds, epoch_seconds, moment, timestamp, wait
 from mailroom.testing import ManualClock
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -61,3 +62,32 @@ def test_a_jump_of_the_wall_clock_leaves_the_monotonic_one() -> None:
     clock.jump(-3600)
 
     assert (clock.now() - before, clock.monotonic()) == (timedelta(hours=-1), 0)
+
+
+def test_a_wait_goes_by__unless_it_is_called_off() -> None:
+    clock = ManualClock()
+
+    assert wait(clock, 2.5, called_off=lambda: False)
+    assert clock.monotonic() == pytest.approx(2.5)
+
+
+def test_a_wait_that_is_called_off_ends_within_a_nap() -> None:
+    clock = ManualClock()
+
+    assert not wait(clock, 30, called_off=lambda: clock.monotonic() >= 1)
+    assert clock.monotonic() == pytest.approx(1, abs=NAP)
+
+
+def test_nothing_is_waited_for__when_it_is_called_off_before() -> None:
+    clock = ManualClock()
+
+    assert not wait(clock, 30, called_off=lambda: True)
+    assert clock.slept == []
+
+
+def test_a_wait_is_over__when_the_process_stood_still_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(clock, "sleep", lambda seconds: clock.advance(seconds + 60))
+
+    assert wait(clock, 30, called_off=lambda: False)
+    assert clock.monotonic() == pytest.approx(60 + NAP)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from random import Random
+from threading import Event, Thread
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mailroom.clock import NAP, SystemClock
 from mailroom.failures import Permanent, RetryAfter, Unavailable
 from mailroom.retry import Backoff, retry
 from mailroom.testing import ManualClock
@@ -182,7 +184,50 @@ def test_nothing_is_tried_any_more__once_until_says_so(clock: ManualClock) -> No
     with pytest.raises(Unavailable):
         retry(operation, backoff=BACKOFF, clock=clock, random=LowDice(), until=lambda: operation.calls == 2)
 
-    assert (operation.calls, clock.slept) == (2, [1])
+    assert (operation.calls, clock.monotonic()) == (2, pytest.approx(1))
+
+
+def test_a_wait_ends_at_once_when_it_is_called_off__and_nothing_is_tried_again(clock: ManualClock) -> None:
+    cause = ConnectionError("no route")
+    error = RetryAfter(30)
+    error.__cause__ = cause
+    operation = always(error)
+
+    with pytest.raises(RetryAfter) as raised:
+        retry(operation, backoff=BACKOFF, clock=clock, random=HighDice(), until=lambda: clock.monotonic() >= 1)
+
+    assert (operation.calls, clock.monotonic()) == (1, pytest.approx(1, abs=NAP))
+    assert raised.value.__cause__ is cause
+
+
+def test_a_wait_ends_at_once__when_another_thread_calls_it_off() -> None:
+    called_off = Event()
+    operation = always(RetryAfter(30))
+    waits = SystemClock()
+
+    def retried() -> None:
+        with pytest.raises(RetryAfter):
+            retry(operation, backoff=BACKOFF, clock=waits, random=LowDice(), until=called_off.is_set)
+
+    thread = Thread(target=retried)
+    thread.start()
+    called_off.set()
+    thread.join(timeout=10)
+
+    assert not thread.is_alive()
+    assert operation.calls <= 1
+
+
+def test_nothing_is_tried_again__when_the_process_stood_still_past_the_deadline(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operation = always(Unavailable("down"))
+    monkeypatch.setattr(clock, "sleep", lambda seconds: clock.advance(seconds + 60))
+
+    with pytest.raises(Unavailable):
+        retry(operation, backoff=BACKOFF, clock=clock, random=LowDice(), deadline=30)
+
+    assert operation.calls == 1
 
 
 def test_a_wait_is_as_long_as_the_other_side_asked__if_that_is_longer(clock: ManualClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
@@ -67,6 +68,30 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds."""
         time.sleep(seconds)
+
+
+NAP = 0.1
+"""The longest wait in seconds that goes by without a look at whether it is called off."""
+_NOTHING = 1e-6
+"""Seconds that are not worth a nap: what is left of a sum of fractions."""
+
+
+def wait(clock: Clock, seconds: float, *, called_off: Callable[[], bool], nap: float = NAP) -> bool:
+    """Wait for so many seconds, or until the wait is called off; return whether it was not.
+
+    It is the one wait that can be ended: whoever has a signal, a deadline or a lease to look at hands the look in.
+
+    Parameters
+    ----------
+    nap
+        Seconds between two looks at most.
+    """
+    until, left = clock.monotonic() + seconds, seconds
+    while left > _NOTHING and not called_off():
+        step = min(left, nap)
+        clock.sleep(step)
+        left = min(left - step, until - clock.monotonic())
+    return not called_off()
 
 
 def timestamp(moment: datetime) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from mailroom.clock import Clock
+from mailroom.clock import Clock, wait
 from mailroom.failures import Failure, FailureKind, failure_of
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ def retry(
     clock: Clock,
     random: Random,
     on: type[Exception] = Exception,
-    until: Callable[[], bool] = lambda: False,
+    until: Callable[[], bool] | None = None,
     deadline: float | None = None,
 ) -> T:
     """Call `operation` until it succeeds, and answer what it answered.
@@ -87,9 +87,9 @@ def retry(
     on
         The errors that are worth another attempt; others pass through.
     until
-        Asked before each wait; once true, nothing is tried any more (a shutdown).
+        Asked before each wait and in it; once true, the wait ends and nothing is tried any more (a shutdown).
     deadline
-        A `clock.monotonic()` that no wait may reach.
+        A `clock.monotonic()` that no wait may reach, and from which nothing is tried again.
 
     Raises
     ------
@@ -104,9 +104,19 @@ def retry(
         except on as error:
             failure = failure_of(error)
             attempt += 1
-            if failure.kind is FailureKind.PERMANENT or attempt >= backoff.attempts or until():
+            if failure.kind is FailureKind.PERMANENT or attempt >= backoff.attempts:
                 raise
-            wait = max(backoff.delay(attempt - 1, random), failure.retry_after or 0)
-            if deadline is not None and clock.monotonic() + wait >= deadline:
+            seconds = max(backoff.delay(attempt - 1, random), failure.retry_after or 0)
+            if not _waited(clock, seconds, until, deadline):
                 raise
-        clock.sleep(wait)
+
+
+def _waited(clock: Clock, seconds: float, until: Callable[[], bool] | None, deadline: float | None) -> bool:
+    """Wait, if there is time to; return whether there is time to go on."""
+    if deadline is not None and clock.monotonic() + seconds >= deadline:
+        return False
+    if until is None:
+        clock.sleep(seconds)
+    elif not wait(clock, seconds, called_off=until):
+        return False
+    return deadline is None or clock.monotonic() < deadline  # the process may have stood still meanwhile

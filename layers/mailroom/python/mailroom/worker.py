@@ -8,6 +8,7 @@ from threading import Event, RLock
 from typing import Any
 
 from mailroom import telemetry
+from mailroom.clock import wait
 from mailroom.failures import Failure, FailureKind, failure_of
 from mailroom.invocation import Invocation
 from mailroom.runtime import Runtime
@@ -18,9 +19,6 @@ from mailroom.telemetry import LogEvent, Metric
 
 Handler = Callable[[dict[str, Any], Any], Mapping[str, Any] | None]
 """What Lambda would call with a batch: it answers the messages that are to come again as `batchItemFailures`."""
-
-_NAP = 0.5
-"""The longest wait in seconds that goes by without a look at whether to end."""
 
 
 @dataclass(slots=True)
@@ -175,9 +173,7 @@ class Worker:
             self._rest(pause)
 
     def _rest(self, seconds: float) -> None:
-        until = self._clock.monotonic() + seconds
-        while (left := until - self._clock.monotonic()) > 0 and not self._stopping.is_set():
-            self._clock.sleep(min(left, _NAP))
+        wait(self._clock, seconds, called_off=self._stopping.is_set)
 
     def _work_on(self, records: Sequence[Record]) -> None:
         hidden_until = self._clock.monotonic() + self._hiding

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 
+from mailroom.clock import wait
 from mailroom.guard import Guard
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.relay import Relay
@@ -37,8 +38,8 @@ def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Calla
         sent += round_sent
         if next_due is None:
             break
-        wait = max(runtime.timings.sweep_tick, (next_due - clock.now()).total_seconds())
-        if clock.monotonic() + wait >= deadline or not _nap(runtime, wait, out_of_time):
+        seconds = max(runtime.timings.sweep_tick, (next_due - clock.now()).total_seconds())
+        if clock.monotonic() + seconds >= deadline or not _nap(runtime, seconds, out_of_time):
             break
     guard.tell()
     return sent
@@ -47,11 +48,7 @@ def sweep(relay: Relay, runtime: Runtime, *, deadline: float, out_of_time: Calla
 def _nap(runtime: Runtime, seconds: float, out_of_time: Callable[[], bool]) -> bool:
     """Wait in naps of a tick or longer; answer whether there is time to go on: it may be called off meanwhile."""
     naps = max(1, int(seconds // runtime.timings.sweep_tick))
-    for _ in range(naps):
-        runtime.clock.sleep(seconds / naps)
-        if out_of_time():
-            return False
-    return True
+    return wait(runtime.clock, seconds, called_off=out_of_time, nap=seconds / naps)
 
 
 def _round(
