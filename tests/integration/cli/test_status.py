@@ -10,10 +10,12 @@ from botocore.exceptions import ClientError
 from mailroom import clients, status
 from mailroom.clients import Call, observed
 from mailroom.controls import RELAY
+from mailroom.failures import Failure, FailureKind
 from mailroom.idempotency import IdempotencyRow
 from mailroom.job import JobContext, JobEdge, job
 from mailroom.lease import Lease
 from mailroom.outbox.relay import lease_name
+from mailroom.publishers.publisher import SENT
 from mailroom.schedule import Every
 from mailroom.status import consumer_status, job_status, shard_status
 from mailroom.testing import LambdaContext, unavailable
@@ -47,6 +49,21 @@ def run_job(stage: Stage) -> None:
 def test_a_shard_at_rest_says_nothing(stage: Stage, mailroom: Command) -> None:
     assert "Outbox: 0 pending, 0 dead" in mailroom("status").out
     assert "8 shards are empty and at rest." in mailroom("status").out
+
+
+def test_a_shard_tells_why_its_oldest_event_was_not_sent__and_until_when_it_waits(
+    stage: Stage, mailroom: Command, lagging_tables: LaggingReads
+) -> None:
+    refused = stage.outbox.add()
+    told = Failure(FailureKind.TRANSIENT, "NotAuthorized", "allow its type", retry_after=900)
+    stage.publisher.answer = lambda event: told if event.id == refused else SENT
+    stage.relay.drain(SHARD)
+    lagging_tables.forget()
+    shard = shard_status(stage.runtime)[SHARD]
+    assert shard.oldest_waits_for == f"{refused}: NotAuthorized: allow its type"
+    words = mailroom("status").words
+    assert "The oldest of shard 03 waits for 15m" in words
+    assert f"{refused}: NotAuthorized: allow its type" in words
 
 
 def test_a_shard_tells_what_waits_and_since_when(stage: Stage, mailroom: Command, lagging_tables: LaggingReads) -> None:

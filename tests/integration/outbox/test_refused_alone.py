@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from mailroom.clock import moment, timestamp
-from mailroom.dead_letters.letter import Deed
+from mailroom.dead_letters.letter import Deed, Fate
 from mailroom.dead_letters.outbox import OutboxLetters
 from mailroom.failures import Failure, FailureKind
 from mailroom.lease import Lease
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay, lease_name
-from mailroom.outbox.table import DEAD, pending
+from mailroom.outbox.table import DEAD, DISCARDED, OutboxRow, pending, sent
 from mailroom.publishers.publisher import SENT, NotTaken, Outcome
 from mailroom.runtime import Runtime
 from mailroom.testing import FakePublisher, ManualClock, not_taken, unavailable
@@ -200,3 +200,71 @@ def test_a_redriven_event_has_its_hour_again(
     row = outbox.row(bad, pending(SHARD))
     assert row.retry_count == 0
     assert (clock.now() - moment(row.untaken_since)).total_seconds() < 1
+
+
+# What an operator does meanwhile
+
+
+def test_an_operator_discards_an_event_while_it_waits__and_its_successor_goes_on(
+    relay: Relay, runtime: Runtime, outbox: Outbox, publisher: FakePublisher, clock: ManualClock
+) -> None:
+    subject = outbox.subject()
+    bad, successor = outbox.add(subject), outbox.add(subject)
+    publisher.answer = some({bad}, REFUSED)
+    relay.drain(SHARD)
+    (result,) = OutboxLetters(runtime).discard([bad], DEED)
+    assert result.fate is Fate.DONE
+    clock.advance(HOUR)
+    relay.drain(SHARD)
+    assert publisher.ids == [successor]
+    assert (outbox.pending, outbox.ids(DISCARDED)) == ([], [bad])
+    assert outbox.row(bad, DISCARDED).next_attempt_at is None
+
+
+def test_an_operator_mends_an_event_while_it_waits(
+    relay: Relay, runtime: Runtime, outbox: Outbox, publisher: FakePublisher
+) -> None:
+    bad = outbox.add()
+    publisher.answer = some({bad}, REFUSED)
+    relay.drain(SHARD)
+    result = OutboxLetters(runtime).edit(bad, '{"mended":true}', DEED)
+    relay.drain(SHARD)
+    assert (result.fate, publisher.ids) == (Fate.DONE, [result.detail])
+    assert outbox.row(result.detail, sent(SHARD)).parent == bad
+
+
+@pytest.mark.parametrize("before", [0, 59])
+def test_an_event_that_is_about_to_be_sent_is_left_to_the_relay(
+    relay: Relay, runtime: Runtime, outbox: Outbox, publisher: FakePublisher, clock: ManualClock, before: float
+) -> None:
+    bad = outbox.add()
+    publisher.answer = some({bad}, REFUSED)
+    relay.drain(SHARD)
+    due_at = moment(outbox.row(bad).next_attempt_at)
+    clock.advance((due_at - clock.now()).total_seconds() - before)
+    (result,) = OutboxLetters(runtime).discard([bad], DEED)
+    assert (result.fate, outbox.pending) == (Fate.NOT_DEAD, [bad])
+    assert "about to be sent again" in result.detail
+
+
+def test_an_event_that_was_tried_meanwhile_is_not_discarded(
+    relay: Relay, runtime: Runtime, outbox: Outbox, publisher: FakePublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = outbox.add()
+    publisher.answer = some({bad}, REFUSED)
+    relay.drain(SHARD)
+    letters, discarded = OutboxLetters(runtime), OutboxLetters._discarded
+
+    def late(*args: Any, **more: Any) -> OutboxRow:
+        outbox.row(bad).update([OutboxRow.next_attempt_at.set("2099-01-01T00:00:00.000Z")])
+        return discarded(*args, **more)
+
+    monkeypatch.setattr(OutboxLetters, "_discarded", late)
+    (result,) = letters.discard([bad], DEED)
+    assert (result.fate, outbox.pending) == (Fate.NOT_DEAD, [bad])
+
+
+def test_an_event_that_waits_for_its_first_attempt_is_not_discarded(runtime: Runtime, outbox: Outbox) -> None:
+    fresh = outbox.add()
+    (result,) = OutboxLetters(runtime).discard([fresh], DEED)
+    assert (result.fate, outbox.pending) == (Fate.NOT_DEAD, [fresh])

@@ -383,8 +383,8 @@ class Play(Stage):
         return self._actor(name, lambda actor: JobEdge(declaration, self.runtime(actor)).run(LambdaContext()))
 
     def _operator(self) -> Actor:
-        dead = self._dead()
-        chosen = self.random.sample(dead, min(len(dead), 3))
+        stopped = [*self._dead(), *self._waiting()]
+        chosen = self.random.sample(stopped, min(len(stopped), 3))
         deed = self.random.choice([self._redrive, self._redrive, self._discard, self._edit, self._edit])
         return self._actor(deed.__name__.strip("_"), lambda actor: deed(OutboxLetters(self.runtime(actor)), chosen))
 
@@ -395,6 +395,10 @@ class Play(Stage):
 
     def _dead(self) -> list[str]:
         return sorted(event_id for partition, event_id in self.tables.rows["outbox-table"] if partition == DEAD)
+
+    def _waiting(self) -> list[str]:
+        rows = self.tables.rows["outbox-table"].items()
+        return sorted(key[1] for key, row in rows if key[0].startswith(PENDING_PREFIX) and "failure" in row)
 
     def _redrive(self, letters: OutboxLetters, chosen: list[str]) -> None:
         self.mended.update(each for each in chosen if self.happens(0.5))

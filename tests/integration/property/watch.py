@@ -20,6 +20,7 @@ from .interleaving import Actor
 from .tables import Item, Tables
 
 ATTEMPTS = 5
+SKEW = 5
 OUTAGE = 3_600
 """Seconds for which an event waits uncounted that is not taken by itself."""
 JUDGED_WITHIN = 70
@@ -65,7 +66,8 @@ class Story:
     marked
         A relay that had the lease put it into `sent`.
     strayed
-        A relay that had lost the lease wrote to it, between its check and its write: the documented limit.
+        A relay that had lost the lease wrote to it, between its check and its write, or an operator who had stood
+        still for a minute there: the documented limits.
     doubted
         An answer about it was lost, so that nobody can know.
     """
@@ -145,6 +147,8 @@ class Watch:
             raise Violation("lease", f"{self.by.name} writes {event_id} although it knows its lease is over")
         if new is None:
             self._moved.add(event_id)
+            if self._is_late_deed(old):
+                self.stories[event_id].strayed = True
             return
         _check_life(new, partition)
         if event_id not in self.stories:
@@ -158,8 +162,18 @@ class Watch:
             self._marked(story)
         elif partition == DEAD:
             self._died(story, new)
+        elif partition == DISCARDED:
+            story.died = True
+            if story.marked and not story.strayed:
+                raise Violation("sent once", f"{event_id} was marked and is discarded")
         elif partition.startswith(PENDING_PREFIX):
             self._waits(story, old, new)
+
+    def _is_late_deed(self, old: Item | None) -> bool:
+        """Answer whether an operator, who stood still since its look, moves what a relay may be sending by now."""
+        if self.by is None or self.by in self.turn or old is None or "next_attempt_at" not in old:
+            return False
+        return (moment(old["next_attempt_at"]["S"]) - self.by.clock.now()).total_seconds() < 2 * SKEW
 
     def _born(self, new: Item) -> None:
         event_id, after = new["event_id"]["S"], new["after"]["S"] if "after" in new else None

@@ -55,6 +55,8 @@ class ShardStatus:
         Set while a relay is at work on it.
     unreadable
         Why its lease cannot be read, which tells of pauses and holders; None if it can.
+    oldest_waits_until, oldest_waits_for
+        Set where the oldest event was not sent: until when it waits, and its id with what the destination said.
     """
 
     shard: int
@@ -64,6 +66,8 @@ class ShardStatus:
     holder: str | None
     held_until: str | None
     unreadable: str | None = None
+    oldest_waits_until: str | None = None
+    oldest_waits_for: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Answer it as JSON values."""
@@ -174,27 +178,39 @@ def _shard(shard: int, lease: Leased, runtime: Runtime) -> ShardStatus:
     paused_until = _memo(lease).get(PAUSED_UNTIL)
     held = _is_held(lease, runtime)
     waits, oldest = _oldest_pending(shard)
+    until, why = _waits_for(oldest)
     flaw = flaw_of(lease)
     return ShardStatus(
         shard=shard,
         pending=_count_pending(shard) if waits else 0,
-        oldest_pending_at=oldest,
+        oldest_pending_at=oldest["created_at"]["S"] if oldest else None,
         paused_until=paused_until if paused_until is not None and paused_until > now else None,
         holder=row_of(lease).holder if lease and held else None,
         held_until=_written(int(row_of(lease).held_until)) if lease and held else None,
         unreadable=flaw.message if flaw else None,
+        oldest_waits_until=until,
+        oldest_waits_for=why,
     )
 
 
-def _oldest_pending(shard: int) -> tuple[bool, str | None]:
-    """Answer whether anything waits, and when the oldest was written that says so: others are set aside soon."""
+def _waits_for(oldest: Item | None) -> tuple[str | None, str | None]:
+    """Answer until when an event waits that was not sent, and why it was not; None and None of any other."""
+    told = frozenset({"failure", "next_attempt_at"})
+    if oldest is None or not told <= oldest.keys() or flaws_of(OutboxRow, oldest, told):
+        return None, None
+    failure = Failure.from_json(oldest["failure"]["S"])
+    return oldest["next_attempt_at"]["S"], f"{oldest['event_id']['S']}: {failure.type}: {failure.message}"
+
+
+def _oldest_pending(shard: int) -> tuple[bool, Item | None]:
+    """Answer whether anything waits, and the oldest that says when it was written: others are set aside soon."""
     items: list[dict[str, Any]] = []
     for up_to in (1, _LOOKED_AT):
-        items = list(_query(_pending_of(shard), reading="event_id, created_at", up_to=up_to))
+        items = list(_query(_pending_of(shard), reading="event_id, created_at, next_attempt_at, failure", up_to=up_to))
         for item in items:
-            if not flaws_of(OutboxRow, {**_pending_key(shard), **item}, frozenset({"created_at"})):
-                written_at: str = item["created_at"]["S"]
-                return True, written_at
+            row = {**_pending_key(shard), **item}
+            if not flaws_of(OutboxRow, row, frozenset({"created_at"})):
+                return True, row
         if len(items) < up_to:
             break
     return bool(items), None

@@ -56,6 +56,9 @@ def _outbox(shards: Sequence[ShardStatus], dead: int, now: datetime) -> Iterator
     for each in telling:
         if each.unreadable:
             yield paragraph(f"The lease of shard {each.shard:02d} cannot be read: {each.unreadable}")
+        if each.oldest_waits_until:
+            left = write_duration(max(0, (moment(each.oldest_waits_until) - now).total_seconds()))
+            yield paragraph(f"The oldest of shard {each.shard:02d} waits for {left}. {each.oldest_waits_for}")
     if quiet := len(shards) - len(telling):
         yield paragraph(f"{count(quiet, 'shard is', 'shards are')} empty and at rest.")
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from mailroom import clients
-from mailroom.clock import epoch_seconds
+from mailroom.clock import epoch_seconds, moment
 from mailroom.cursor import read_cursor, write_cursor
 from mailroom.dead_letters.letter import OUTBOX, Action, DeadLetter, Deed, Fate, Result, Search
 from mailroom.dead_letters.mending import Mended, mended_copy
@@ -16,14 +16,17 @@ from mailroom.failures import Failure
 from mailroom.needs import Need
 from mailroom.outbox.event import EventRefused, shard_of_id
 from mailroom.outbox.room import fitted
-from mailroom.outbox.table import DEAD, DISCARDED, EventMoved, OutboxRow, pending, sent
+from mailroom.outbox.table import DEAD, DISCARDED, OVER_WHEN_DEAD, EventMoved, OutboxRow, pending, sent
 from mailroom.reading import Unreadable, item_of, read_keys, read_one, read_page, row_of
 from mailroom.runtime import Runtime
 from mailroom.transaction import Operation, OperationKind, write
 
 
 class OutboxLetters:
-    """Lists, redrives, edits and discards dead events. Each deed is one conditional transaction: of two, one wins."""
+    """Lists, redrives, edits and discards dead events. Each deed is one conditional transaction: of two, one wins.
+
+    An event that waits since it was not sent can be edited and discarded too, in good time before its next attempt.
+    """
 
     name = OUTBOX
     NEEDS_TO_COUNT = Need(("dynamodb:Query",), OutboxRow)
@@ -85,11 +88,11 @@ class OutboxLetters:
                 yield self._redrive_one(event_id, rows.get(event_id), deed)
 
     def discard(self, ids: Sequence[str], deed: Deed) -> Iterator[Result]:
-        """Give dead events up: kept for a while with the reason, never sent."""
+        """Give up events that are dead, or wait since they were not sent: kept for a while with the reason."""
         for event_id in ids:
-            found = read_one(OutboxRow, DEAD, event_id)
-            if found is None:
-                yield self._absent(event_id)
+            found = self._stopped(event_id)
+            if isinstance(found, Result):
+                yield found
                 continue
             yield self._move(found, [self._discarded(found, Action.DISCARD, deed)])
 
@@ -105,12 +108,16 @@ class OutboxLetters:
             row = row_of(found)
             if row.partition == sent(shard):
                 return True
+            if row.untaken_since and not row.retry_count:
+                return None  # that it alone is throttled uses no attempt
             if row.partition == DEAD or row.failure:
                 return letter_of(found).failure
         return None
 
     def edit(self, event_id: str, payload: str | None, deed: Deed, mended: Mended | None = None) -> Result:
-        """Put a mended copy in a dead event's place: a new event that names its parent.
+        """Put a mended copy in the place of an event that is dead, or waits since it was not sent.
+
+        The copy is a new event that names its parent, and comes after all that is about its subject by now.
 
         Parameters
         ----------
@@ -119,15 +126,30 @@ class OutboxLetters:
         mended
             What takes the place of attributes that cannot be read.
         """
-        found = read_one(OutboxRow, DEAD, event_id)
-        if found is None:
-            return self._absent(event_id)
+        found = self._stopped(event_id)
+        if isinstance(found, Result):
+            return found
         try:
             copy = mended_copy(found, payload, mended or Mended(), deed, self._runtime)
         except EventRefused as error:
             return Result(event_id, OUTBOX, Fate.FAILED, str(error))
         result = self._move(found, [self._discarded(found, Action.EDIT, deed, became=copy.event_id), copy])
         return Result(event_id, OUTBOX, result.fate, copy.event_id) if result.ok else result
+
+    def _stopped(self, event_id: str) -> Found | Result:
+        """Return an event that no relay sends for now: a dead one, or one that waits; else why not."""
+        found = read_one(OutboxRow, DEAD, event_id)
+        if found is not None:
+            return found
+        absent = self._absent(event_id)
+        found = read_one(OutboxRow, pending(shard_of_id(event_id)), event_id) if absent.fate is Fate.NOT_DEAD else None
+        if found is None or isinstance(found, Unreadable) or not found.failure or not found.next_attempt_at:
+            return absent
+        # A relay that finds it due sends it, and marks it under its lease: by then the deed has to be done.
+        if moment(found.next_attempt_at) - self._runtime.clock.now() > timedelta(seconds=self._runtime.timings.lease):
+            return found
+        told = f"it is about to be sent again, at {found.next_attempt_at}: if it waits after that, try again then"
+        return Result(event_id, OUTBOX, Fate.NOT_DEAD, told)
 
     def _redrive_one(self, event_id: str, found: Found | None, deed: Deed) -> Result:
         if found is None:
@@ -145,7 +167,7 @@ class OutboxLetters:
 
     def _move(self, found: Found, places: Sequence[OutboxRow]) -> Result:
         row = row_of(found)
-        moved = EventMoved(f"{row.event_id} is no longer dead")
+        moved = EventMoved(f"{row.event_id} is no longer where it was")
         operations = [Operation(OperationKind.DELETE, row, moved, as_it_was(found))]
         operations += [Operation(OperationKind.PUT, place, moved) for place in places]
         try:
@@ -159,7 +181,7 @@ class OutboxLetters:
     def _discarded(self, found: Found, action: Action, deed: Deed, *, became: str | None = None) -> OutboxRow:
         until = self._runtime.clock.now() + timedelta(seconds=self._runtime.timings.discarded_retention)
         gone = {
-            **item_of(found),
+            **{name: typed for name, typed in item_of(found).items() if name not in OVER_WHEN_DEAD},
             "partition": {"S": DISCARDED},
             "history": {"S": history_of(found, action, deed, became=became)},
             "expires_at": {"N": str(epoch_seconds(until))},

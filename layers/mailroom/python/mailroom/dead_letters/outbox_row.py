@@ -40,9 +40,12 @@ def history_of(found: Found, action: Action, deed: Deed, *, became: str | None =
 
 
 def as_it_was(found: Found) -> Condition:
-    """Return the condition that a row is there and has died no other time: of two deeds one wins."""
+    """Return the condition that a row is there, has died no other time, and was not tried since it was read."""
     died_at = OutboxRow.died_at
     known = row_of(found).died_at
+    due_at = row_of(found).next_attempt_at
+    if known is None and due_at is not None:
+        return OutboxRow.next_attempt_at == due_at
     if known is not None:
         return died_at == known
     return OutboxRow.event_id.exists() & (died_at.exists() if "died_at" in item_of(found) else died_at.does_not_exist())

@@ -137,7 +137,8 @@ _DELIVERED = frozenset(
 """What the relay needs of a row: an event is not dead for what only people look at."""
 
 
-_OVER_WHEN_DEAD = frozenset({"next_attempt_at", "untaken_since"})
+OVER_WHEN_DEAD = frozenset({"next_attempt_at", "untaken_since"})
+"""What says when an event is tried again, or why not counted: it is not, any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -212,7 +213,7 @@ class PendingEvent:
         noted = {"partition": {"S": DEAD}, "died_at": {"S": timestamp(now)}, "failure": {"S": failure.to_json()}}
         if self.flaw is not None:
             return fitted({**self.item, **noted})
-        kept = {name: typed for name, typed in self.item.items() if name not in _OVER_WHEN_DEAD}
+        kept = {name: typed for name, typed in self.item.items() if name not in OVER_WHEN_DEAD}
         return fitted({**kept, **noted, "retry_count": {"N": str(attempts)}})
 
 
