@@ -110,7 +110,7 @@ def test_a_consumers_file_grants_what_it_declares(assembly: Assembly) -> None:
         "table/repos": {"dynamodb:ConditionCheckItem", "dynamodb:GetItem"},
         "table/owners": {"dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem"},
         "table/outbox": {"dynamodb:PutItem"},
-        "table/idempotency": {"dynamodb:GetItem", "dynamodb:UpdateItem"},
+        "table/idempotency": {"dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"},
         "table/breakers": {"dynamodb:UpdateItem"},
     }
 

@@ -11,7 +11,7 @@ import pytest
 from app.owners import Owner
 from mailroom import clients
 from mailroom.clients import Call, observed
-from mailroom.clock import timestamp
+from mailroom.clock import epoch_milliseconds, timestamp
 from mailroom.failures import Failure, Permanent, failure_of
 from mailroom.idempotency import ENDED_SILENTLY, Idempotency, IdempotencyRow, KeyReused, StillRunning, taken
 from mailroom.needs import Access
@@ -287,16 +287,21 @@ def test_a_take_whose_answer_was_lost_knows_how_the_attempt_before_ended(
 ) -> None:
     idempotency = Idempotency(runtime, prefix="kept", life=DAY, failing_as="kept")
     known: list[Failure | None] = []
+    over: list[int | None] = []
 
     def fail() -> None:
         known.append(taken().before)  # type: ignore[union-attr]
+        over.append(taken().ended_at)  # type: ignore[union-attr]
         raise error
+
+    began = epoch_milliseconds(clock.now())
 
     for lose in (nullcontext, lambda: answer_lost("UpdateItem")):
         with lose(), pytest.raises(type(error)):
             idempotency.run(key="key", act=fail, remaining_ms=1000, message_id="m-1")
         clock.advance(2)
     assert known == [None, failure_of(error) if isinstance(error, Exception) else ENDED_SILENTLY]
+    assert over == [None, None if isinstance(error, Exception) else began + 1000]
 
 
 def test_a_take_whose_answer_was_lost_knows_that_the_message_was_redriven(runtime: Runtime) -> None:

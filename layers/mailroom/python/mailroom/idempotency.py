@@ -76,6 +76,7 @@ class IdempotencyRow(Row):
     before_status = UnicodeAttribute(null=True)
     before_failure = UnicodeAttribute(null=True)
     before_message_id = UnicodeAttribute(null=True)
+    before_until = NumberAttribute(null=True)
     """What was known when it was taken last, or `-`: for a take whose answer was lost."""
     expires_at = TTLAttribute()
     fingerprint = UnicodeAttribute(null=True)
@@ -405,7 +406,7 @@ class _PersistenceLayer(BasePersistenceLayer):
         if before is None and old["status"]["S"] == INPROGRESS:
             before = ENDED_SILENTLY
         ended_at = None
-        if before == ENDED_SILENTLY and "in_progress_until" in old:
+        if before == ENDED_SILENTLY:
             ended_at = int(old["in_progress_until"]["N"])
         # Another message of the same event is a redriven one only after a last verdict: before that it is a copy, which
         # shares the attempts of its twin. Were each to start afresh, neither would ever come to its last.
@@ -432,7 +433,7 @@ class _PersistenceLayer(BasePersistenceLayer):
                 UpdateExpression="SET #status = :inprogress, #until = :until, #expires = :expires,"
                 " #fingerprint = :fingerprint, #message = :message, #taker = :taker,"
                 " #before_status = if_not_exists(#status, :none), #before_failure = if_not_exists(#failure, :none),"
-                " #before_message = if_not_exists(#message, :none)"
+                " #before_message = if_not_exists(#message, :none), #before_until = if_not_exists(#until, :until)"
                 " REMOVE #failure, #response ADD #attempts :one",
                 ConditionExpression="attribute_not_exists(#id) OR #expires < :now OR #status = :failed"
                 " OR (#status = :inprogress AND #until < :now_ms)",
@@ -447,6 +448,7 @@ class _PersistenceLayer(BasePersistenceLayer):
                     "#before_status": "before_status",
                     "#before_failure": "before_failure",
                     "#before_message": "before_message_id",
+                    "#before_until": "before_until",
                     "#failure": "failure",
                     "#response": "response",
                     "#attempts": "attempts",
@@ -533,6 +535,7 @@ def _before_our_take(item: Mapping[str, Any]) -> dict[str, Any]:
     before = {name: item[name] for name in ("first_failed_at", "waits") if name in item}
     before["attempts"] = {"N": str(int(item["attempts"]["N"]) - 1)}
     before["status"], before["message_id"] = item["before_status"], item["before_message_id"]
+    before["in_progress_until"] = item["before_until"]
     if item["before_failure"]["S"] != NONE:
         before["failure"] = item["before_failure"]
     return before

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mailroom.clock import epoch_milliseconds
-from mailroom.consumer import key_of, record_prefix
-from mailroom.failures import Failure, Permanent
+from mailroom.consumer import key_in, record_prefix
+from mailroom.failures import Failure
 from mailroom.idempotency import ENDED_SILENTLY, FAILED, INPROGRESS, IdempotencyRow, record_id
-from mailroom.outbox.event import Envelope
 from mailroom.reading import read_keys
 from mailroom.runtime import Runtime
 from mailroom.sources.source import receives_of
@@ -35,7 +34,7 @@ def in_order(
 def _suspects(records: Sequence[Mapping[str, Any]], consumer: str, runtime: Runtime) -> set[str]:
     if len(records) < 2 or all(receives_of(each) == 1 for each in records):
         return set()
-    ids = {each["messageId"]: record_id(record_prefix(consumer), _key_in(each)) for each in records}
+    ids = {each["messageId"]: record_id(record_prefix(consumer), key_in(each)) for each in records}
     try:
         rows = read_keys(IdempotencyRow, ids.values())
     except Exception as error:
@@ -44,14 +43,6 @@ def _suspects(records: Sequence[Mapping[str, Any]], consumer: str, runtime: Runt
     now_ms = epoch_milliseconds(runtime.clock.now())
     ended = {row.id for row in rows if isinstance(row, IdempotencyRow) and _ended_silently(row, now_ms)}
     return {message_id for message_id, record in ids.items() if record in ended}
-
-
-def _key_in(record: Mapping[str, Any]) -> str:
-    try:
-        envelope: Envelope | None = Envelope.from_json(record["body"])
-    except Permanent:
-        envelope = None
-    return key_of(envelope, record["messageId"])
 
 
 def _ended_silently(row: IdempotencyRow, now_ms: int) -> bool:
