@@ -54,7 +54,7 @@ def test_each_outcome_is_at_its_events_position__when_some_fail(aws_destination:
     [
         ("ThrottlingException", FailureKind.UNAVAILABLE),
         ("InternalFailure", FailureKind.UNAVAILABLE),
-        ("AccessDeniedException", FailureKind.TRANSIENT),
+        ("AccessDeniedException", FailureKind.UNAVAILABLE),
         ("NotAuthorizedForSourceException", FailureKind.TRANSIENT),
         ("NotAuthorizedForDetailTypeException", FailureKind.TRANSIENT),
         ("MalformedDetail", FailureKind.PERMANENT),
@@ -87,17 +87,20 @@ def test_an_event_that_was_throttled_by_itself_says_nothing_of_the_destination(
     assert (type(first), second) == (NotTaken, SENT)
 
 
-@pytest.mark.parametrize("code", ["NotAuthorizedForDetailTypeException", "AccessDeniedException"])
+@pytest.mark.parametrize(
+    ("code", "kind"), [("NotAuthorizedForDetailTypeException", Failure), ("AccessDeniedException", NotTaken)]
+)
 def test_an_event_that_was_refused_by_policy_waits_by_itself__for_as_long_as_one_that_no_queue_takes(
-    code: str, aws_destination: AwsDestination
+    code: str, kind: type[Failure], aws_destination: AwsDestination
 ) -> None:
+    """A policy names types and sources. Who is denied may be so with every event, which is no event's fault."""
     refused, good = envelopes(2)
     aws_destination.refuse({refused.id: code})
 
     first, second = aws_destination.publisher.publish([refused, good])
 
     assert isinstance(first, Failure)
-    assert (type(first), first.retry_after, second) == (Failure, Timings().unroutable_after, SENT)
+    assert (type(first), first.retry_after, second) == (kind, Timings().unroutable_after, SENT)
 
 
 def test_an_event_may_be_sent_again__with_the_same_id(destination: Destination) -> None:

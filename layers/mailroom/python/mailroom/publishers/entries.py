@@ -80,9 +80,11 @@ def advised(outcome: Outcome, place: str, *, remedy: str, refused_after: float) 
     else:
         advice = f"{place} refuses us: {remedy}"
     message = f"{advice} ({outcome.message})"
-    if isinstance(outcome, NotTaken) and outcome.type in _REFUSED:
+    if not isinstance(outcome, NotTaken) or outcome.type not in _REFUSED:
+        return replace(outcome, message=message)
+    if outcome.type in REFUSED_BY_POLICY:
         return Failure(FailureKind.TRANSIENT, outcome.type, message, retry_after=refused_after)
-    return replace(outcome, message=message)
+    return replace(outcome, message=message, retry_after=refused_after)  # if all are, it is the place that is closed
 
 
 def allow(actions: Sequence[str]) -> str:
