@@ -16,7 +16,8 @@ from mailroom.dead_letters.letter import Fate, Result
 from mailroom.dead_letters.queue import DeadMessage, Look
 from mailroom.dead_letters.taking import Act, Taker
 from mailroom.idempotency import Idempotency, IdempotencyRow, Outcome, Taken
-from mailroom.outbox.turn import Turn, Walk
+from mailroom.outbox.turn import Turn
+from mailroom.outbox.walk import Walk
 from mailroom.unit_of_work import UnitOfWork
 from tests.faults import Died
 

@@ -16,7 +16,8 @@ from mailroom.outbox import event, turn
 from mailroom.outbox.event import EventIds
 from mailroom.outbox.lanes import Lanes
 from mailroom.outbox.table import OutboxTable, PendingEvent
-from mailroom.outbox.turn import Turn, Walk
+from mailroom.outbox.turn import Turn
+from mailroom.outbox.walk import Walk
 from mailroom.publishers.publisher import NotTaken
 
 from .watch import Rule

@@ -28,6 +28,7 @@ from mailroom.outbox import relay as relay_module
 from mailroom.outbox import sweep as sweep_module
 from mailroom.outbox import table as table_module
 from mailroom.outbox import turn as turn_module
+from mailroom.outbox import walk as walk_module
 from mailroom.outbox.event import Envelope
 from mailroom.outbox.relay import Relay
 from mailroom.outbox.sweep import sweep
@@ -694,8 +695,9 @@ def staged(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Play], None]]:
 
 
 def _make_small(patch: pytest.MonkeyPatch) -> None:
-    for module in (table_module, turn_module):
+    for module in (table_module, walk_module):
         patch.setattr(module, "PAGE_SIZE", PAGE)
+    for module in (table_module, turn_module):
         patch.setattr(module, "BATCH_WRITE", WRITES)
     page = OutboxTable.page
     patch.setattr(

@@ -13,7 +13,8 @@ from mailroom.lease import Lease, LeaseLost
 from mailroom.needs import LayerNeed, Need
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.table import PENDING_PREFIX, OutboxTable, pending
-from mailroom.outbox.turn import Drained, Turn, Walk
+from mailroom.outbox.turn import Turn
+from mailroom.outbox.walk import Drained, Walk
 from mailroom.outbox.wave import SIDE_BY_SIDE
 from mailroom.publishers.publisher import Destination, Publisher
 from mailroom.reading import unreadable

@@ -10,7 +10,7 @@ from mailroom.clock import wait
 from mailroom.guard import Guard
 from mailroom.outbox.event import SHARDS
 from mailroom.outbox.relay import Relay
-from mailroom.outbox.turn import Drained, Walk
+from mailroom.outbox.walk import Drained, Walk
 from mailroom.runtime import Runtime
 from mailroom.telemetry import LogEvent, Metric
 
