@@ -159,6 +159,22 @@ def test_a_refused_event_is_dead_after_an_hour(
     assert publisher.attempted == [bad] * 5
 
 
+def test_a_denied_event_is_dead_after_two_hours__and_uses_no_attempt_in_the_first(
+    relay: Relay, outbox: Outbox, publisher: FakePublisher, clock: ManualClock
+) -> None:
+    bad = outbox.add()
+    publisher.answer = some({bad}, NotTaken(FailureKind.UNAVAILABLE, "AccessDenied", "not us", retry_after=900))
+    for minute in range(118):
+        relay.drain(SHARD)
+        assert outbox.pending == [bad], f"after {minute} minutes"
+        assert minute >= 60 or outbox.row(bad).retry_count == 0
+        clock.advance(60)
+    for _ in range(7):
+        clock.advance(60)
+        relay.drain(SHARD)
+    assert outbox.dead == [bad]
+
+
 def test_the_shard_pauses_once__when_nothing_is_taken_for_the_first_time(
     relay: Relay, outbox: Outbox, publisher: FakePublisher, clock: ManualClock
 ) -> None:
