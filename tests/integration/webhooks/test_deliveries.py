@@ -12,6 +12,7 @@ import pytest
 from standardwebhooks import WebhookVerificationError
 
 from app.webhooks import Webhook
+from mailroom.failures import Failure
 from mailroom.idempotency import IdempotencyRow
 from mailroom.runtime import Runtime
 from mailroom.sources.source import TENANT
@@ -333,7 +334,9 @@ def test_a_delivery_that_never_succeeds_is_a_dead_letter__that_says_where_and_wh
     assert len(line.deliveries.dead) == 1
     (record,) = [row for row in IdempotencyRow.scan(consistent_read=True) if row.failing == "webhook_deliveries"]
     host = receiver.url.removeprefix("http://")
-    assert f"webhook {webhook_id} at {host} answered 500: \\\"{{'error': 'no[2J disk'}}\\\"" in record.failure
+    failure = Failure.from_json(record.failure)
+    assert failure.message == f"webhook {webhook_id} at {host} answered 500"
+    assert failure.excerpt == "{'error': 'no[2J disk'}"
     assert "secret-path" not in record.failure
     failed = [each for each in logs() if each["message"] == LogEvent.WEBHOOK_FAILED]
     assert len(failed) == 5
@@ -341,6 +344,31 @@ def test_a_delivery_that_never_succeeds_is_a_dead_letter__that_says_where_and_wh
         (EVENT, webhook_id, host, 500)
     }
     assert all(isinstance(each["ms"], int) for each in failed)
+
+
+def _says_what_it_got(visit: Visit) -> None:
+    visit.answer(500, str(visit.headers).encode() + visit.receiver.got[-1].body)
+
+
+def _speaks_no_http(visit: Visit) -> None:
+    visit.send(visit.headers["webhook-signature"].encode() + b" " + visit.receiver.got[-1].body + b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("behave", [_says_what_it_got, _speaks_no_http])
+def test_what_a_receiver_says_is_in_the_record__and_in_no_log_line(
+    line: Line, subscriber: Subscriber, receiver: Receiver, logs: Lines, behave: Callable[[Visit], None]
+) -> None:
+    receiver.behave = behave
+    subscriber.to(receiver)
+    line.happen(name="c4nary")
+    line.deliver_for_good()
+
+    signatures = {each.headers["webhook-signature"].partition(",")[2] for each in receiver.got}
+    told = json.dumps(logs())
+    assert "excerpt_hash" in told
+    assert not [each for each in {"c4nary", *signatures} if each in told]
+    (record,) = [row for row in IdempotencyRow.scan(consistent_read=True) if row.failing == "webhook_deliveries"]
+    assert any(each in Failure.from_json(record.failure).excerpt for each in signatures)
 
 
 def test_a_receiver_that_is_not_there_is_told_by_its_host(line: Line, subscriber: Subscriber, logs: Lines) -> None:

@@ -39,10 +39,11 @@ class NotAccepted(Exception):
     """The receiver answered that it did not take the event."""
 
     def __init__(self, webhook: Webhook, url: OutboundUrl, answer: Answer, retry_after: float | None) -> None:
-        said = f': "{answer.excerpt}"' if answer.excerpt else ""
-        super().__init__(f"webhook {webhook.id} at {url.place} answered {answer.status}{said}")
+        super().__init__(f"webhook {webhook.id} at {url.place} answered {answer.status}")
         kind = FailureKind.PERMANENT if webhook.is_permanent(answer.status) else FailureKind.TRANSIENT
-        self.failure = Failure(kind, f"HTTP {answer.status}", str(self), retry_after=retry_after)
+        self.failure = Failure(
+            kind, f"HTTP {answer.status}", str(self), retry_after=retry_after, excerpt=answer.excerpt
+        )
 
 
 def delivery_of(event: Envelope, webhook: Webhook) -> WebhookDelivery:

@@ -30,7 +30,8 @@ from pynamodb.exceptions import PynamoDBException
 MAX_STORED_BYTES = 1024
 """How much room a failure takes in a row."""
 
-_MAX_TYPE, _MAX_MESSAGE = 120, 700
+_MAX_TYPE, _MAX_MESSAGE, _MAX_EXCERPT = 120, 700, 400
+"""Bytes in a JSON text; an excerpt takes its room from the message."""
 
 
 class FailureKind(StrEnum):
@@ -63,6 +64,8 @@ class Failure:
     own
         Whether these are the application's own words, of a `Permanent` that it raised: callers may read them.
         What others say of us, AWS above all, names accounts, tables and roles.
+    excerpt
+        What the other side said, which may repeat what it got: for operators, in rows; no log line has it.
     """
 
     kind: FailureKind
@@ -71,17 +74,21 @@ class Failure:
     fingerprint: str = ""
     retry_after: float | None = None
     own: bool = False
+    excerpt: str = ""
 
     def __post_init__(self) -> None:
         if not self.fingerprint:
             object.__setattr__(self, "fingerprint", _fingerprint(self.type, self.message))
         # JSON may write a character as six bytes; the cuts keep any failure below MAX_STORED_BYTES.
         object.__setattr__(self, "type", cut(self.type, _MAX_TYPE))
-        object.__setattr__(self, "message", cut(self.message, _MAX_MESSAGE))
+        object.__setattr__(self, "excerpt", cut(self.excerpt, _MAX_EXCERPT))
+        room = _MAX_MESSAGE - (len(json.dumps(self.excerpt, ensure_ascii=False).encode()) + 11 if self.excerpt else 0)
+        object.__setattr__(self, "message", cut(self.message, room))
 
     def to_json(self) -> str:
         """Write the failure as a row stores it, at most `MAX_STORED_BYTES` long."""
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        stored = {name: value for name, value in asdict(self).items() if name != "excerpt" or value}
+        return json.dumps(stored, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Failure:

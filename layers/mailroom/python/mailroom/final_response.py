@@ -15,6 +15,10 @@ _SWITCHING_PROTOCOLS = 101
 _KEPT = (b"content-length", b"transfer-encoding", b"connection", b"retry-after")
 
 
+class ResponseRefused(HTTPException):
+    """A response of which no more is read; the message is ours."""
+
+
 class FinalResponse(HTTPResponse):
     """A response that skips interim ones and keeps the headers that frame its body, and `Retry-After`.
 
@@ -23,7 +27,7 @@ class FinalResponse(HTTPResponse):
 
     Raises
     ------
-    HTTPException
+    ResponseRefused
         If more interim responses or longer headers come than are read, or the headers do not end.
     """
 
@@ -34,7 +38,7 @@ class FinalResponse(HTTPResponse):
             if status[1] >= 200 or status[1] == _SWITCHING_PROTOCOLS:
                 self.fp = io.BufferedReader(_Joined(kept, self.fp))
                 return status
-        raise HTTPException(f"more than {MAX_INTERIM} interim responses")
+        raise ResponseRefused(f"more than {MAX_INTERIM} interim responses")
 
 
 def _kept_headers(lines: BinaryIO) -> bytes:
@@ -43,7 +47,7 @@ def _kept_headers(lines: BinaryIO) -> bytes:
     while line := lines.readline(room + 1):
         room -= len(line)
         if room < 0:
-            raise HTTPException(f"headers of more than {MAX_HEAD} bytes")
+            raise ResponseRefused(f"headers of more than {MAX_HEAD} bytes")
         if not line.strip(b"\r\n"):
             return kept + line
         if not line.startswith((b" ", b"\t")):
@@ -51,7 +55,7 @@ def _kept_headers(lines: BinaryIO) -> bytes:
         elif keeps:  # the header before goes on: http.client reads it only when it stands in one line
             kept, line = kept.rstrip(b"\r\n"), b" " + line.lstrip()
         kept += line if keeps else b""
-    raise HTTPException("the response ends within its headers")
+    raise ResponseRefused("the response ends within its headers")
 
 
 class _Joined(io.RawIOBase):

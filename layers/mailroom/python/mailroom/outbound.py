@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mailroom.address_ranges import Address
 from mailroom.clock import Clock
-from mailroom.failures import Permanent
-from mailroom.final_response import FinalResponse
+from mailroom.failures import Failure, FailureKind, Permanent
+from mailroom.final_response import FinalResponse, ResponseRefused
 from mailroom.needs import Need
 from mailroom.outbound_url import OutboundUrl, UrlRefused
 from mailroom.peers import Peers
@@ -56,7 +56,16 @@ class NoAnswer(Exception):
     """The receiver could not be reached, or did not answer as HTTP does or in time.
 
     It is one of many, so that this is the matter of what was sent to it alone, and no state of the consumer's.
+
+    Parameters
+    ----------
+    said
+        What came, where it was no HTTP.
     """
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.failure = Failure(FailureKind.TRANSIENT, type(self).__name__, message, excerpt=said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +193,10 @@ class Outbound:
                 _ending(sock, self._left(ends), late=self._late()) as end,
             ):
                 return self._exchange(url, sock, headers, body, end)
-        except (OSError, HTTPException) as error:
+        except (OSError, ResponseRefused) as error:
             raise NoAnswer(f"{url.place}: {printable(str(error)) or type(error).__name__}") from error
+        except HTTPException as error:  # its text may be what the receiver sent
+            raise NoAnswer(f"{url.place}: no HTTP: {type(error).__name__}", printable(str(error))) from None
 
     def _exchange(
         self, url: OutboundUrl, sock: socket.socket, headers: Mapping[str, str], body: bytes, end: _End

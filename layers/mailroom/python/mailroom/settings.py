@@ -22,7 +22,7 @@ class SettingsError(Exception):
 class Environment(BaseModel):
     """Settings that travel through environment variables, each named `PREFIX_FIELD`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1)
+    model_config = ConfigDict(frozen=True, extra="forbid", str_min_length=1, hide_input_in_errors=True)
     prefix: ClassVar[str]
 
     @classmethod

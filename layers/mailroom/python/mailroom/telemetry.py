@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -205,8 +206,15 @@ def log(event: LogEvent, *, failure: Failure | None = None, **facts: Any) -> Non
             "failure_type": failure.type,
             "failure": failure.message,
             "fingerprint": failure.fingerprint,
+            **_unsaid(failure.excerpt),
         }
         logger.warning(event.value, each=({**described, **facts},), stacklevel=_CALLER)
+
+
+def _unsaid(excerpt: str) -> dict[str, Any]:
+    """Tell excerpts from each other without what they say: that comes from outside, and may repeat a payload."""
+    digest = hashlib.sha256(excerpt.encode()).hexdigest()[:12]
+    return {"excerpt_characters": len(excerpt), "excerpt_hash": digest} if excerpt else {}
 
 
 def log_each(event: LogEvent, each: Sequence[Mapping[str, Any]]) -> None:

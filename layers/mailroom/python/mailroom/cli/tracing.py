@@ -92,6 +92,7 @@ def _letter(letter: DeadLetter) -> Iterator[RenderableType]:
     yield facts(
         [
             ("failure", f"{failure.type}: {failure.message}"),
+            ("the other side said", failure.excerpt or None),
             ("kind", failure.kind.value),
             ("fingerprint", failure.fingerprint),
             ("attempts", str(letter.attempts)),

@@ -32,7 +32,7 @@ class Query(BaseModel):
     ```
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 Q = TypeVar("Q", bound=Query)

@@ -117,6 +117,7 @@ class FailureView(BaseModel):
     kind: str
     type: str
     message: str
+    excerpt: str | None
     fingerprint: str
 
     @classmethod
@@ -125,7 +126,13 @@ class FailureView(BaseModel):
         if written is None:
             return None
         failure = Failure.from_json(written)
-        return cls(kind=failure.kind.value, type=failure.type, message=failure.message, fingerprint=failure.fingerprint)
+        return cls(
+            kind=failure.kind.value,
+            type=failure.type,
+            message=failure.message,
+            excerpt=failure.excerpt or None,
+            fingerprint=failure.fingerprint,
+        )
 
 
 class EventView(BaseModel):
