@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -20,7 +22,7 @@ from mailroom import clients
 from mailroom.runtime import Runtime
 from mailroom.sources.source import TENANT, Message
 from mailroom.sources.sqs import SqsSource
-from tests.receiver import Got, Receiver, listening
+from tests.receiver import Got, Receiver, Visit, listening
 
 from .rotation import TIMINGS, Secret, rotate, secret  # noqa: F401 - fixtures
 
@@ -176,7 +178,13 @@ def signatures_of(got: Got) -> int:
 def test_a_delivery_that_dies_says_why__and_arrives_once_it_is_redriven(
     api: Api, owner: str, subscribe: Subscribe, receiver: Receiver, eventually: Eventually
 ) -> None:
-    receiver.behave = lambda visit: visit.answer(503, b"under repair")
+    arrivals: list[float] = []
+
+    def refuse(visit: Visit) -> None:
+        arrivals.append(monotonic())
+        visit.answer(503, b"under repair")
+
+    receiver.behave = refuse
     webhook_id = subscribe(receiver)
     create(api, owner)
 
@@ -186,8 +194,11 @@ def test_a_delivery_that_dies_says_why__and_arrives_once_it_is_redriven(
 
     letter = eventually(dead, within=120, every=2, what="the delivery is dead")
     host = receiver.url.removeprefix("http://")
-    assert letter["failure"]["message"] == f'webhook {webhook_id} at {host} answered 503: "under repair"'
-    assert len(receiver.got) == TIMINGS.consumer_backoff.attempts
+    assert letter["failure"]["message"] == f"webhook {webhook_id} at {host} answered 503"
+    assert letter["failure"]["excerpt"] == "under repair"
+    backoff, gaps = TIMINGS.consumer_backoff, [later - earlier for earlier, later in pairwise(arrivals)]
+    assert len(receiver.got) == backoff.attempts
+    assert all(gap >= backoff.base * 2**number - 1 for number, gap in enumerate(gaps)), gaps
     shown = mailroom("dead", "show", letter["id"])
     assert shown["letters"][0]["failure"] == letter["failure"]
 
