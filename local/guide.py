@@ -26,6 +26,7 @@ def commands(stack: LocalStack, repo_id: str | None = None) -> dict[str, str]:
         "Say where to write to an owner": _curl(
             "PUT", f"{url}/owners/team-1", {"email": "team-1@example.com", "repo_quota": 100}
         ),
+        "Confirm the address by the token that was sent to it, once it was": _confirm_by_the_latest_token(stack),
         "Create a repository": new_repo,
         "The same again: nothing happens twice, Idempotent-Replayed says so": new_repo,
         "Read the owner": _curl("GET", f"{url}/owners/team-1"),
@@ -34,6 +35,13 @@ def commands(stack: LocalStack, repo_id: str | None = None) -> dict[str, str]:
     if repo_id:
         lines["Read the repository of the tour"] = _curl("GET", f"{url}/repos/{repo_id}")
     return lines
+
+
+def _confirm_by_the_latest_token(stack: LocalStack) -> str:
+    """Write the command that reads the token where a person would read the e-mail."""
+    latest = f"curl -sS '{Mailbox(stack.endpoint_url).url}' | grep -oE 'owner team-1: [0-9a-f]{{32}}' | tail -n 1"
+    post = _curl("POST", f"{stack.api_url}/api/v1/owners/team-1/email-confirmation", {"token": "@"}, key="confirm-1")
+    return post.replace("@", f"'$({latest} | cut -d' ' -f3)'")
 
 
 def next_steps() -> list[str]:

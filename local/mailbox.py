@@ -41,3 +41,7 @@ class Mailbox:
     def to(self, address: str) -> list[Mail]:
         """Return the e-mails to one address."""
         return [mail for mail in self.all() if address in mail.to]
+
+    def about_repositories(self, address: str) -> list[Mail]:
+        """Return the e-mails to one address that tell of repositories, and do not ask for its confirmation."""
+        return [mail for mail in self.to(address) if mail.subject.startswith("Your repository")]

@@ -10,6 +10,7 @@ from uuid import uuid4
 from boto3.dynamodb.conditions import Attr, Key
 
 from local.api import Answer, Api
+from local.confirmation import confirm_address
 from local.mailbox import Mailbox
 from local.stack import LocalStack
 from local.waiting import eventually
@@ -33,22 +34,25 @@ class Hop:
 
 
 def walk(stack: LocalStack, show: Callable[[Hop], None]) -> str:
-    """Send one `POST /api/v1/repos`, show each hop when it is reached until its e-mail has left, and return its id.
+    """Confirm an address, send one `POST /api/v1/repos`, and return its id.
 
+    Each hop is shown when it is reached, until the e-mail has left.
     Raises TourFailed if the API refuses, NeverHappened if a hop is not reached in time.
     """
     api = Api(stack.api_url)
     owner = f"tour-{uuid4().hex[:6]}"
     address = f"{owner}@example.com"
     _accepted(api.put(f"/api/v1/owners/{owner}", {"email": address, "repo_quota": 100}))
+    _check(confirm_address(api, Mailbox(stack.endpoint_url), owner, address, within=_DELIVERED_WITHIN))
     sent = datetime.now(UTC)
     answer = api.post("/api/v1/repos", {"name": "hello-mailroom", "owner_id": owner}, key=str(uuid4()))
     answered = datetime.now(UTC)
     repo_id = str(_accepted(answer)["id"])
     moments = chain([(f"answered {answer.status}", answered, f"repo {repo_id}")], _follow(stack, repo_id, address))
     hops = (Hop(name, _milliseconds(moment - sent), detail) for name, moment, detail in moments)
-    # The answer and what was committed before it are there at once; the others come by and by.
-    for hop in chain(in_order(islice(hops, 3)), hops):
+    # The answer, what was committed before it, and the event, whose relay runs since the confirmation, are there at
+    # once; the others come by and by.
+    for hop in chain(in_order(islice(hops, 4)), hops):
         show(hop)
     return repo_id
 
@@ -71,7 +75,9 @@ def _follow(stack: LocalStack, repo_id: str, address: str) -> Iterator[tuple[str
     )
     yield "event sent", _moment(event["sent_at"]), f"to the bus, now in {event['partition']}"
 
-    mails = eventually(lambda: Mailbox(stack.endpoint_url).to(address), within=_DELIVERED_WITHIN, what="the e-mail")
+    mails = eventually(
+        lambda: Mailbox(stack.endpoint_url).about_repositories(address), within=_DELIVERED_WITHIN, what="the e-mail"
+    )
     yield "e-mail captured", mails[0].sent_at, f"to {address}: {mails[0].subject}"
 
     eventually(lambda: _is_empty(stack, "notifications"), within=_DELIVERED_WITHIN, what="the queue to be empty")
@@ -111,9 +117,13 @@ def _is_empty(stack: LocalStack, queue: str) -> bool:
 
 
 def _accepted(answer: Answer) -> Any:
+    _check(answer)
+    return answer.json()
+
+
+def _check(answer: Answer) -> None:
     if not 200 <= answer.status < 300:
         raise TourFailed(f"the API answered {answer.status}: {answer.text[:1000]}")
-    return answer.json()
 
 
 def _moment(written: Any) -> datetime:

@@ -12,6 +12,7 @@ import pytest
 from boto3.dynamodb.conditions import Key
 
 from local.api import Answer, Api
+from local.confirmation import confirm_address
 from local.mailbox import Mailbox
 from local.stack import LocalStack
 from mailroom.outbox.event import shard_of_subject
@@ -21,10 +22,11 @@ Eventually = Callable[..., Any]
 
 
 @pytest.fixture
-def owner(api: Api) -> str:
-    """An owner of this test's own, with an address."""
+def owner(api: Api, mailbox: Mailbox) -> str:
+    """An owner of this test's own, with an address that was confirmed."""
     owner_id = f"owner-{uuid4().hex[:12]}"
     assert api.put(f"/api/v1/owners/{owner_id}", {"email": address(owner_id), "repo_quota": 100}).status == 200
+    assert confirm_address(api, mailbox, owner_id, address(owner_id)).status == 204
     return owner_id
 
 
@@ -53,7 +55,7 @@ def test_a_request_becomes_an_email(
     assert answer.headers["location"] == f"/api/v1/repos/{repo['id']}"
     assert api.get(answer.headers["location"]).json() == repo
     eventually(lambda: outbox_rows(table, repo["id"], sent), within=30, what="the event is sent")
-    (mail,) = eventually(lambda: mailbox.to(address(owner)), within=30, what="the e-mail arrives")
+    (mail,) = eventually(lambda: mailbox.about_repositories(address(owner)), within=30, what="the e-mail arrives")
     assert "first" in mail.subject
     assert outbox_rows(table, repo["id"], pending) == []
 
@@ -65,9 +67,9 @@ def test_a_repeated_request_is_answered_as_before__and_one_email_goes_out(
     assert (again.status, again.json()) == (201, first.json())
     assert again.headers["idempotent-replayed"] == "true"
     other = create(api, owner, name="another")
-    eventually(lambda: [m for m in mailbox.to(address(owner)) if "another" in m.subject], within=30)
+    eventually(lambda: [m for m in mailbox.about_repositories(address(owner)) if "another" in m.subject], within=30)
     assert other.status == 201
-    assert len(mailbox.to(address(owner))) == 2
+    assert len(mailbox.about_repositories(address(owner))) == 2
 
 
 def test_five_at_once_with_one_key_make_one_repository(
@@ -85,7 +87,7 @@ def test_five_at_once_with_one_key_make_one_repository(
     made = {answer.json()["id"] for answer in answers if answer.status == 201}
     assert len(made) == 1
     assert all("retry-after" in answer.headers for answer in answers if answer.status == 409)
-    eventually(lambda: mailbox.to(address(owner)), within=30, what="the e-mail arrives")
+    eventually(lambda: mailbox.about_repositories(address(owner)), within=30, what="the e-mail arrives")
 
 
 def test_events_reach_the_bus__though_every_wake_up_is_lost(
@@ -96,7 +98,7 @@ def test_events_reach_the_bus__though_every_wake_up_is_lost(
     functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=False)
     try:
         assert create(api, owner, name="unheard").status == 201
-        eventually(lambda: mailbox.to(address(owner)), within=100, what="the sweep delivers")
+        eventually(lambda: mailbox.about_repositories(address(owner)), within=100, what="the sweep delivers")
     finally:
         functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=True)
 

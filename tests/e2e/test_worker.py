@@ -16,6 +16,7 @@ import pytest
 
 from local.account import CREDENTIALS
 from local.api import Api
+from local.confirmation import confirm_address
 from local.mailbox import Mailbox
 from local.stack import LocalStack
 from local.waiting import eventually
@@ -290,13 +291,14 @@ def test_a_worker_takes_the_place_of_the_deployed_consumer(
     owner = f"owner-{uuid4().hex[:12]}"
     address = f"{owner}@example.com"
     assert api.put(f"/api/v1/owners/{owner}", {"email": address, "repo_quota": 100}).status == 200
+    assert confirm_address(api, mailbox, owner, address).status == 204
     _mailroom("pause", "notifications")
     try:
         worker = place.start_any(dict(os.environ), "notifications", "--stage", "local")
         worker.until("worker started")
         assert api.post("/api/v1/repos", {"name": "tool", "owner_id": owner}, key=uuid4().hex).status == 201
         worker.until("message handled")
-        (mail,) = mailbox.to(address)
+        (mail,) = mailbox.about_repositories(address)
         assert "tool" in mail.subject
         worker.tell(signal.SIGTERM)
         assert worker.exit_code() == 0, worker.text

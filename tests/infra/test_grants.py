@@ -50,7 +50,8 @@ def test_an_email_may_be_sent_from_the_stages_address_alone(synth: Synth, name: 
         for statement in assembly.statements(assembly.function(function))
         if "ses:SendEmail" in listed(statement["Action"])
     ]
-    assert sending == [("notifications", {"StringEquals": {"ses:FromAddress": "sender@example.com"}})]
+    only = {"StringEquals": {"ses:FromAddress": "sender@example.com"}}
+    assert sending == [("confirmations", only), ("notifications", only)]
 
 
 def test_nobody_puts_leases_or_records__nor_deletes_what_stays(prod: Assembly) -> None:

@@ -40,8 +40,8 @@ def inbox(runtime: Runtime, clock: ManualClock) -> Inbox:
 
 @pytest.fixture
 def known(runtime: Runtime) -> None:
-    """The owner has an address."""
-    Owner("team", email=ADDRESS).save()
+    """The owner has an address that was confirmed."""
+    Owner("team", email=ADDRESS, email_confirmed=True).save()
 
 
 @pytest.mark.usefixtures("known")
@@ -64,6 +64,18 @@ def test_an_owner_without_an_address_is_skipped__and_that_is_no_failure(
     assert mailbox.sent == []
     (line,) = [line for line in logs() if line["message"] == LogEvent.EMAIL_SKIPPED]
     assert line["owner_id"] == "team"
+
+
+@pytest.mark.parametrize("confirmed", [False, None], ids=["not yet", "a row of before there was confirmation"])
+def test_nothing_is_sent_to_an_address_that_nobody_confirmed__and_that_is_no_failure(
+    inbox: Inbox, mailbox: FakeEmail, logs: Lines, confirmed: bool | None
+) -> None:
+    Owner("team", email=ADDRESS, email_confirmed=confirmed).save()
+    inbox.send(CREATED)
+    assert inbox.deliver()
+    assert mailbox.sent == []
+    (line,) = [line for line in logs() if line["message"] == LogEvent.EMAIL_SKIPPED]
+    assert line["reason"] == "nobody confirmed the owner's e-mail address"
 
 
 @pytest.mark.usefixtures("known")

@@ -132,7 +132,7 @@ MAILS = 200
 def mailbox(runtime: Runtime, clock: ManualClock) -> FakeEmail:
     mailbox = FakeEmail(Ses(clock))
     runtime.provide(Email, mailbox)
-    Owner("team", email="someone@example.com").save()
+    Owner("team", email="someone@example.com", email_confirmed=True).save()
     return mailbox
 
 

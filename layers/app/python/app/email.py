@@ -14,6 +14,7 @@ from app.settings import AppSettings
 from mailroom import clients
 from mailroom.failures import Failure, FailureKind, Permanent, failure_of
 from mailroom.needs import Need
+from mailroom.rate import Rate
 from mailroom.timings import MINUTE
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ https://docs.aws.amazon.com/ses/latest/dg/troubleshoot-error-messages.html"""
 _REMEMBERED = MINUTE
 """Seconds for which a look at the sender counts: SES answers one a second in all.
 https://docs.aws.amazon.com/ses/latest/APIReference/API_GetIdentityVerificationAttributes.html"""
+
+
+def emails(runtime: Runtime) -> Rate:
+    """Return how many e-mails the account may send."""
+    return Rate(runtime.of(AppSettings).emails_per_second, per=1)
 
 
 class EmailNotSent(Exception):

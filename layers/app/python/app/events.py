@@ -44,3 +44,10 @@ class ReportRequested(Event, type="report.requested"):
 
     report_id: str
     owner_id: str
+
+
+class OwnerEmailChanged(Event, type="owner.email_changed"):
+    """An owner has an address that is to be confirmed: it is in the owner's row alone, as the one of this change."""
+
+    owner_id: str
+    change_id: str

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from app.email import Email
+from app.email import Email, emails
 from app.events import RepoCreated
 from app.owners import Owner
-from app.settings import AppSettings
 from mailroom.consumer import consumer
-from mailroom.rate import Rate
-from mailroom.runtime import Runtime
 from mailroom.telemetry import LogEvent, Metric, count, log
 from mailroom.unit_of_work import UnitOfWork
 
 
-def emails(runtime: Runtime) -> Rate:
-    """Return how many e-mails the account may send."""
-    return Rate(runtime.of(AppSettings).emails_per_second, per=1)
-
-
 @consumer(on=RepoCreated, reads=[Owner], uses=[Email], rate=emails, max_concurrency=5)
 def notifications(event: RepoCreated, work: UnitOfWork) -> None:
-    """Write to the owner, if there is an address to write to."""
+    """Write to the owner, if there is an address to write to and somebody confirmed it."""
     owner = work.get(Owner, event.owner_id)
     if owner is None or owner.email is None:
-        log(LogEvent.EMAIL_SKIPPED, reason="the owner has no e-mail address", owner_id=event.owner_id)
-        count(Metric.EMAILS_SKIPPED)
+        _skip("the owner has no e-mail address", event)
+        return
+    if not owner.email_confirmed:
+        _skip("nobody confirmed the owner's e-mail address", event)
         return
     work.use(Email).send(
         to=owner.email,
@@ -33,3 +27,8 @@ def notifications(event: RepoCreated, work: UnitOfWork) -> None:
         text=f"The repository {event.name} was created. Its id is {event.repo_id}.",
         event_id=work.cause_id,
     )
+
+
+def _skip(reason: str, event: RepoCreated) -> None:
+    log(LogEvent.EMAIL_SKIPPED, reason=reason, owner_id=event.owner_id)
+    count(Metric.EMAILS_SKIPPED)
