@@ -24,7 +24,7 @@ from .play import APP_SETTINGS, SETTINGS, Play, Unbalanced
 
 RUNS = int(os.environ.get("MAILROOM_SAGA_RUNS") or generated.examples(few=30, all=300))
 FIRST_SEED = int(os.environ.get("MAILROOM_SAGA_SEED") or generated.first_seed())
-GETS_STUCK = 103
+GETS_STUCK = 138
 """The seed of a play in which a saga gets stuck: one of three hundred does."""
 NOTICED_WITHIN = 600
 """Runs in which a missing rule has to show."""
