@@ -11,8 +11,9 @@ from mailroom import idempotency
 from mailroom.failures import Failure
 
 from .attempts import ATTEMPTS, REASON, FailToTheEnd, _Handler
+from .aws import Aws
 from .faults import Fault
-from .harness import Harness
+from .harness import Harness, Tally
 from .ledger import Finding, Flaw
 from .world import World
 
@@ -32,10 +33,10 @@ def test_a_message_dies_after_five_attempts_with_the_reason__whichever_answer_is
     assert [run.report() for run in harness.every_call(FailExactlyFiveTimes, [Fault.ANSWER_LOST])] == []
 
 
-def test_a_take_that_forgets_what_was_before_is_found(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_take_that_forgets_what_was_before_is_found(aws: Aws, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgets(item: Any) -> dict[str, Any]:
         return {"attempts": {"N": str(int(item["attempts"]["N"]) - 1)}, "status": {"S": "FAILED"}}
 
     monkeypatch.setattr(idempotency, "_before_our_take", forgets)
-    wrong = harness.every_call(FailExactlyFiveTimes, [Fault.ANSWER_LOST])
+    wrong = Harness(aws, Tally()).every_call(FailExactlyFiveTimes, [Fault.ANSWER_LOST])
     assert next(wrong).findings

@@ -45,6 +45,7 @@ KEYS = {
     "sagas-table": ("id",),
     "repos-table": ("id",),
     "owners-table": ("id",),
+    "breakers-table": ("consumer",),
 }
 OWNERS = ("a", "b", "c")
 FAILING = ("reserve", "give_place_back", "move", "move_back", "release", "release")
